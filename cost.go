@@ -13,15 +13,18 @@ const MaxQuantum = 1 << 22
 // MaxCost is the most that an item can cost, whatever the quantum.
 const MaxCost = account.MaxCost
 
-// costs is what a queue knows of costs, beside keyTable.costs.
+// costs is what a queue knows of costs, beside keyTable.costs and Queue.turnCosts. What the fields
+// of the queue say is here from when it was empty last.
 type costs struct {
-	quantum uint64
-	prior   uint64           // what an item of an unknown key costs; 0 if costs are not learned
-	turn    bool             // costs are settled or learned, so keys have one turn ahead
-	turns   column[turnCost] // by node
-	queued  uint64           // what all items cost together
-	served  uint64           // the same of those that were popped
+	quantum uint64 // 0 without costs
+	prior   uint64 // what an item of an unknown key costs; 0 if costs are not learned
+	oneTurn bool   // costs are settled or learned, so keys have one turn ahead, and not as many as items
+	queued  uint64 // what all items cost together
+	served  uint64 // the same of those that were popped
 }
+
+// areOn reports whether there are costs.
+func (c *costs) areOn() bool { return c.quantum > 0 }
 
 // turnCost has the cost of a node's item, and of its turn what it takes to give it up: the account
 // that the key had before it.
@@ -86,7 +89,7 @@ func (q *Queue[K, V]) rate(k *itemKey[K], value V) {
 	if q.len == 0 {
 		q.beginCosts()
 	}
-	if q.costs != nil && q.Cost != nil {
+	if q.costs.areOn() && q.Cost != nil {
 		if err := k.price(q.Cost(value), int64(q.costs.quantum)); err != nil {
 			panic(err)
 		}
@@ -127,8 +130,8 @@ const firstSettled = 1 << 40
 // beginCosts begins to share work, or items, as the fields of the queue say. It must be empty.
 func (q *Queue[K, V]) beginCosts() {
 	if !q.hasCosts() {
-		if q.costs != nil {
-			q.costs, q.levels, q.keys = nil, nil, keyTable[K]{} // what it knows of idle keys is in other units
+		if q.costs.areOn() { // what it knows of idle keys is in other units
+			q.costs, q.levels, q.keys, q.turnCosts = costs{}, nil, keyTable[K]{}, column[turnCost]{}
 		}
 		return
 	}
@@ -138,19 +141,15 @@ func (q *Queue[K, V]) beginCosts() {
 	if q.SettleCosts && q.rounds.last == 0 {
 		q.rounds.current, q.rounds.last = firstSettled, firstSettled
 	}
-	if q.costs == nil {
-		q.costs = new(costs)
+	if !q.costs.areOn() {
 		if n := q.nodes.firstLen; n > 0 {
-			q.costs.turns.reach(n - 1) // an empty queue has no other nodes
+			q.turnCosts.reach(n - 1) // an empty queue has no other nodes
 		}
 		q.keys = keyTable[K]{}
 	}
 	q.costs.quantum, q.costs.prior = uint64(q.Quantum), uint64(q.PriorCost)
-	q.costs.turn = q.SettleCosts || q.PriorCost > 0
+	q.costs.oneTurn = q.SettleCosts || q.PriorCost > 0
 }
-
-// hasOneTurn tells whether keys have one turn ahead, and not as many as items.
-func (q *Queue[K, V]) hasOneTurn() bool { return q.costs != nil && q.costs.turn }
 
 // ReportCost tells what an item of a key has cost that was popped: see [FairQueue.ReportCost]. It
 // panics where that returns an error.
@@ -173,10 +172,10 @@ func (q *Queue[K, V]) reportCost(k *itemKey[K], cost int64) error {
 		q.beginCosts()
 	}
 	switch {
-	case q.learns():
+	case q.costs.prior > 0:
 		c := q.keys.costs.at(q.knownKey(k).slot)
 		c.mean = c.mean.Learn(min(cost, account.CostLimit(int64(q.costs.quantum))), int64(q.costs.prior))
-	case q.hasOneTurn():
+	case q.costs.oneTurn:
 		q.settle(k, min(cost, MaxCost)-int64(k.cost))
 	default:
 		return nil // what the fields say takes effect when the queue is empty
@@ -245,30 +244,27 @@ func turnOf(round, now uint64) uint64 { return min(max(round, now), now+account.
 // giveTurn gives a key its one turn ahead, at the end of a round.
 func (q *Queue[K, V]) giveTurn(s *keyState[K], turn uint32, round uint64) {
 	s.lastTurn = turn
-	q.costs.turns.at(turn).rounds = uint32(round)
+	q.turnCosts.at(turn).rounds = uint32(round)
 	q.appendTurn(q.ring(round), turn, q.links.at(turn))
 }
-
-// learns tells whether costs are learned.
-func (q *Queue[K, V]) learns() bool { return q.costs != nil && q.costs.prior > 0 }
 
 // enterCost is called with the node of an item that was queued, and the key's first node without a
 // turn. The key pays for that turn, unless it has one ahead and may have no more. Then round is 0.
 func (q *Queue[K, V]) enterCost(s *keyState[K], slot, node, turn uint32, join uint64, item *itemKey[K]) (round uint64) {
-	c, k, cost := q.costs, q.keys.costs.at(slot), item.cost
+	c, k, cost := &q.costs, q.keys.costs.at(slot), item.cost
 	k.share = c.quantum * uint64(item.weight)
 	q.setLevel(slot, s.len)
 	if c.prior > 0 {
 		s.passed = false
 		cost = c.estimate(k)
 	}
-	t := c.turns.at(node)
+	t := q.turnCosts.at(node)
 	t.cost = cost
 	k.queued += uint64(cost)
 	c.queued += uint64(cost)
 	switch {
-	case !c.turn:
-		return c.turns.at(turn).pay(&s.usage, join, uint64(cost), k.share)
+	case !c.oneTurn:
+		return q.turnCosts.at(turn).pay(&s.usage, join, uint64(cost), k.share)
 	case s.len > 1:
 		return 0
 	}
@@ -279,19 +275,20 @@ func (q *Queue[K, V]) enterCost(s *keyState[K], slot, node, turn uint32, join ui
 }
 
 // leave is called when the item of a node is about to leave, and returns its cost.
-func (c *costs) leave(k *keyCost, node uint32) (cost uint64) {
-	cost = uint64(c.turns.at(node).cost)
+func (q *Queue[K, V]) leaveCost(k *keyCost, node uint32) (cost uint64) {
+	cost = uint64(q.turnCosts.at(node).cost)
 	k.queued -= cost
-	c.queued -= cost
+	q.costs.queued -= cost
 	return cost
 }
 
-// price reads the learned cost of an item that is the next one of its key from now on.
-func (c *costs) price(k *keyCost, node uint32) {
-	if c.prior > 0 { // more may have been learned since it was pushed
-		t, cost := c.turns.at(node), c.estimate(k)
+// estimateAgain reads the learned cost of an item that is the next one of its key from now on: more may
+// have been learned since it was pushed.
+func (q *Queue[K, V]) estimateAgain(k *keyCost, node uint32) {
+	if q.costs.prior > 0 {
+		t, cost := q.turnCosts.at(node), q.costs.estimate(k)
 		k.queued += uint64(cost) - uint64(t.cost)
-		c.queued += uint64(cost) - uint64(t.cost)
+		q.costs.queued += uint64(cost) - uint64(t.cost)
 		t.cost = cost
 	}
 }
@@ -299,12 +296,4 @@ func (c *costs) price(k *keyCost, node uint32) {
 // estimate returns what the next item of a key will cost, as far as is known.
 func (c *costs) estimate(k *keyCost) uint32 {
 	return uint32(k.mean.Estimate(int64(c.prior)))
-}
-
-// servedCost returns what the items popped so far have cost, 0 without costs.
-func (q *Queue[K, V]) servedCost() uint64 {
-	if q.costs == nil {
-		return 0
-	}
-	return q.costs.served
 }

@@ -279,14 +279,14 @@ func TestChangingCost(t *testing.T) {
 	q.Push(1, costly{1, 9})
 	q.Cost, q.Quantum = costOf, 3
 	q.Push(1, costly{1, 9})
-	require.Nil(t, q.costs)
+	require.False(t, q.costs.areOn())
 	q.Pop()
 	q.Pop()
 	q.Push(1, costly{1, 9})
 	q.Push(1, costly{1, 1})
 	q.Push(2, costly{2, 1})
 	q.Push(2, costly{2, 1})
-	require.NotNil(t, q.costs)
+	require.True(t, q.costs.areOn())
 	q.Cost = nil
 	q.Push(2, costly{2, 1})
 	require.NoError(t, q.check())
@@ -297,7 +297,7 @@ func TestChangingCost(t *testing.T) {
 	}
 	require.Equal(t, "12221", order)
 	q.Push(1, costly{1, 9})
-	require.Nil(t, q.costs)
+	require.False(t, q.costs.areOn())
 	require.NoError(t, q.check())
 }
 

@@ -19,7 +19,7 @@ const (
 // of later rounds.
 func (q *Queue[K, V]) isNeeded(s *keyState[K]) bool {
 	return s.round > q.rounds.current ||
-		q.rounds.open && (s.servedRound == q.rounds.current || q.costs != nil && s.round == q.rounds.current)
+		q.rounds.open && (s.servedRound == q.rounds.current || q.costs.areOn() && s.round == q.rounds.current)
 }
 
 // hasManyIdle tells whether there are more idle keys than may stay: as many as are allowed, beside
@@ -60,7 +60,7 @@ func (q *Queue[K, V]) tidy() {
 // whose costs something was learned is forgotten when the hand passes again, so it looks at twice
 // as many.
 func (q *Queue[K, V]) forgetIdle() {
-	span, learns := handSpan, q.learns()
+	span, learns := handSpan, q.costs.prior > 0
 	if learns {
 		if !q.hasManyIdle(maxKnown) {
 			return
@@ -97,7 +97,7 @@ func (q *Queue[K, V]) forgetAccounts() {
 		// A round that ever new keys join would never be over, nor would a queue that is drained
 		// again and again give its memory back. So the round ends here.
 		q.rounds.open = false
-		if !q.learns() {
+		if q.costs.prior == 0 {
 			q.keys = keyTable[K]{}
 		}
 	}

@@ -14,7 +14,7 @@ func (q *Queue[K, V]) check() error {
 	if q.rounds.last < q.rounds.current {
 		return fmt.Errorf("the furthest round %d is before the current one %d", q.rounds.last, q.rounds.current)
 	}
-	if err := q.rounds.check(q.costs == nil); err != nil {
+	if err := q.rounds.check(!q.costs.areOn()); err != nil {
 		return err
 	}
 	for r := range q.rounds.all() {
@@ -30,7 +30,7 @@ func (q *Queue[K, V]) check() error {
 				return fmt.Errorf("round %d: prevTurn of node %d is %d, not %d", r, n, l.prevTurn, prev)
 			}
 			slot := l.key & keyMask
-			if opens := l.key&firstOfRound != 0; q.costs == nil && opens != (rounds[slot][r] == 0) && !(r == q.rounds.current && !opens) {
+			if opens := l.key&firstOfRound != 0; !q.costs.areOn() && opens != (rounds[slot][r] == 0) && !(r == q.rounds.current && !opens) {
 				return fmt.Errorf("round %d: node %d of key %d is its turn %d there, opens is %v", r, n, slot, rounds[slot][r], opens)
 			}
 			if rounds[slot] == nil {
@@ -61,7 +61,7 @@ func (q *Queue[K, V]) check() error {
 			switch {
 			case q.shares != nil:
 				want = 0
-			case q.hasOneTurn():
+			case q.costs.oneTurn:
 				want = 1
 			}
 			if turns[slot] != int(want) {
@@ -73,7 +73,7 @@ func (q *Queue[K, V]) check() error {
 			if r := q.lastRound(s); r > q.rounds.current && rounds[slot][r] == 0 {
 				return fmt.Errorf("key %d has no turns in its last round %d", slot, r)
 			}
-			if n := rounds[slot][s.round]; q.costs == nil && s.round > q.rounds.current && int(s.used) != n {
+			if n := rounds[slot][s.round]; !q.costs.areOn() && s.round > q.rounds.current && int(s.used) != n {
 				return fmt.Errorf("key %d has %d turns in its last round %d, not %d", slot, n, s.round, s.used)
 			}
 			n, err := q.checkList(slot, s, owned[slot], nodes)
@@ -235,12 +235,12 @@ func (q *Queue[K, V]) checkIdle(want int) error {
 
 // checkCosts compares the costs of a key's items, and all of them, with their sums.
 func (q *Queue[K, V]) checkCosts() error {
-	if q.costs == nil {
+	if !q.costs.areOn() {
 		return nil
 	}
 	byKey, all := map[uint32]uint64{}, uint64(0)
 	for _, node := range q.order(nil) {
-		cost := uint64(q.costs.turns.at(node).cost)
+		cost := uint64(q.turnCosts.at(node).cost)
 		byKey[q.links.at(node).key&keyMask] += cost
 		all += cost
 	}
@@ -277,7 +277,7 @@ func (q *Queue[K, V]) checkForgotten() error {
 	}
 	for what, stray := range map[string]bool{
 		"links": q.links.strays(&q.nodes), "values": q.values.strays(&q.nodes), "tickets": q.tickets.strays(&q.nodes),
-		"stamps": q.waitTimes != nil && q.waitTimes.stamps.strays(&q.nodes), "turns": q.costs != nil && q.costs.turns.strays(&q.nodes),
+		"stamps": q.waitTimes != nil && q.waitTimes.stamps.strays(&q.nodes), "turns": q.costs.areOn() && q.turnCosts.strays(&q.nodes),
 		"histograms": q.keys.histograms.strays(&q.keys.slots), "costs": q.keys.costs.strays(&q.keys.slots),
 		"states": q.keys.states.strays(&q.keys.slots),
 	} {

@@ -47,7 +47,7 @@ func (l *levels) top() uint32 { return l.heads[len(l.heads)-1] }
 
 // lacksTurns reports whether there can be items without a turn. Then levels say which key is the
 // heaviest.
-func (q *Queue[K, V]) lacksTurns() bool { return q.shares != nil || q.hasOneTurn() }
+func (q *Queue[K, V]) lacksTurns() bool { return q.shares != nil || q.costs.oneTurn }
 
 // keepLevels returns the levels of all keys. The first call sorts them in, which is O(keys); from
 // then on they are kept.

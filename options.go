@@ -1,6 +1,7 @@
 package fairq
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 )
@@ -178,15 +179,10 @@ func (o Options[K, V]) Validate() error { return o.complete() }
 
 // complete puts in the defaults, and returns what Validate does.
 func (o *Options[K, V]) complete() error {
-	if o.Capacity == 0 {
-		o.Capacity = DefaultCapacity
-	}
-	if o.Capacity < 0 {
+	if o.Capacity = cmp.Or(o.Capacity, DefaultCapacity); o.Capacity < 0 {
 		o.Capacity = MaxLen
 	}
-	if o.KeyCapacity == 0 {
-		o.KeyCapacity = o.Capacity
-	}
+	o.KeyCapacity = cmp.Or(o.KeyCapacity, o.Capacity)
 	switch {
 	case o.Capacity > MaxLen:
 		return fmt.Errorf("fairq: Options.Capacity is %d; the limit is MaxLen, %d", o.Capacity, MaxLen)

@@ -34,8 +34,8 @@ func (q *Queue[K, V]) OrderWith(next func(V) (cost int64, ok bool)) iter.Seq[Upc
 			item := UpcomingItem[K, V]{
 				Key: q.keys.at(q.links.at(node).key & keyMask).key, Item: *q.values.at(node), Round: int(round - q.rounds.current),
 			}
-			if q.costs != nil {
-				item.Cost = uint64(q.costs.turns.at(node).cost)
+			if q.costs.areOn() {
+				item.Cost = uint64(q.turnCosts.at(node).cost)
 			}
 			if w := q.waitTimes; w != nil {
 				item.Age = w.age(node)
@@ -55,7 +55,7 @@ func (q *Queue[K, V]) order(next func(V) (cost int64, ok bool)) iter.Seq2[uint64
 	if q.shares != nil {
 		return q.orderShared
 	}
-	if q.hasOneTurn() {
+	if q.costs.oneTurn {
 		return q.orderAhead(next)
 	}
 	return func(yield func(uint64, uint32) bool) {
@@ -115,7 +115,7 @@ func (q *Queue[K, V]) orderAhead(next func(V) (cost int64, ok bool)) iter.Seq2[u
 			k := keys[slot]
 			if k == nil {
 				s := q.keys.at(slot)
-				k = &forecast{s.account(), s.oldest, q.costs.turns.at(s.oldest).cost, s.len}
+				k = &forecast{s.account(), s.oldest, q.turnCosts.at(s.oldest).cost, s.len}
 				keys[slot] = k
 			}
 			if k.Round <= round { // else it owes further rounds, and is not served
@@ -166,7 +166,7 @@ func (q *Queue[K, V]) foresee(slot uint32, k *forecast, next func(V) (cost int64
 	case k.len > 1:
 		k.len--
 		k.item = q.itemAfter(k.item)
-		k.cost = q.costs.turns.at(k.item).cost
+		k.cost = q.turnCosts.at(k.item).cost
 	case next == nil:
 		return false
 	default:

@@ -68,12 +68,13 @@ type Queue[K comparable, V any] struct {
 	hand   uint32 // the bucket that forgetIdle looked at last
 	reach  uint64 // no idle key's account has a Round beyond this one
 
-	costs     *costs      // nil if there were none when the queue was empty last
-	levels    *levels     // nil unless some items have no turns and one was evicted
-	identity  bool        // tickets know the queue by its address
-	issued    uint64      // tickets given out so far
-	waitTimes *waitTimes  // nil unless waiting times are measured
-	shares    *sharing[K] // nil without Options.ShareTime
+	costs     costs
+	turnCosts column[turnCost] // only with costs
+	levels    *levels          // nil unless some items have no turns and one was evicted
+	identity  bool             // tickets know the queue by its address
+	issued    uint64           // tickets given out so far
+	waitTimes *waitTimes       // nil unless waiting times are measured
+	shares    *sharing[K]      // nil without Options.ShareTime
 }
 
 // link is a node's place in its two lists. prevItem of a key's first node, and prevTurn of a
@@ -179,9 +180,8 @@ func (q *Queue[K, V]) takeAll() (all Queue[K, V]) {
 		Newcomers: all.Newcomers, Weight: all.Weight, Cost: all.Cost, Quantum: all.Quantum, PriorCost: all.PriorCost,
 		SettleCosts: all.SettleCosts, issued: all.issued, shares: all.shares,
 	}
-	if q.beginCosts(); q.costs != nil {
-		q.costs.served = all.costs.served
-	}
+	q.beginCosts()
+	q.costs.served = all.costs.served
 	if all.levels != nil {
 		all.levels = nil
 		q.keepLevels()
@@ -200,7 +200,7 @@ func (q *Queue[K, V]) takeAll() (all Queue[K, V]) {
 // Push queues an item of the given key. It panics if the queue holds MaxLen items.
 func (q *Queue[K, V]) Push(key K, value V) {
 	k := hashed(key)
-	if q.Weight != nil || q.hasCosts() || q.costs != nil || q.len >= MaxLen {
+	if q.Weight != nil || q.hasCosts() || q.costs.areOn() || q.len >= MaxLen {
 		q.checkPush(&k, value)
 	}
 	q.pushTo(q.find(&k), &k, value)
@@ -218,7 +218,7 @@ func (q *Queue[K, V]) Pop() (key K, value V, ok bool) {
 	if q.len == 0 {
 		return key, value, false
 	}
-	if q.rounds.head == 0 || q.hasOneTurn() {
+	if q.rounds.head == 0 || q.costs.oneTurn {
 		q.reachTurn()
 	}
 	key = q.keys.at(q.links.at(q.rounds.head).key & keyMask).key
@@ -302,7 +302,7 @@ func (q *Queue[K, V]) pushTo(at keyRef[K], k *itemKey[K], value V) (node uint32)
 	}
 	round := join
 	switch {
-	case q.costs != nil:
+	case q.costs.areOn():
 		if round = q.enterCost(s, slot, node, turn, join, k); round == 0 {
 			return node // the key has its one turn ahead
 		}
@@ -322,7 +322,7 @@ func (q *Queue[K, V]) pushTo(at keyRef[K], k *itemKey[K], value V) (node uint32)
 	switch {
 	case round == q.rounds.current:
 		tail = q.ring(round)
-	case q.costs != nil || round > q.rounds.last:
+	case q.costs.areOn() || round > q.rounds.last:
 		tail = q.rounds.add(round)
 	default:
 		tail = q.rounds.later(round)
@@ -349,7 +349,7 @@ func (q *Queue[K, V]) appendTurn(tail *ring, turn uint32, l *link) {
 // addKey puts a key into the table, where it is not.
 func (q *Queue[K, V]) addKey(k *itemKey[K]) keyRef[K] {
 	slot := q.keys.insert(k.key, k.hash)
-	if q.costs != nil {
+	if q.costs.areOn() {
 		q.keys.beginCost(slot)
 	}
 	if q.shares != nil {
@@ -375,7 +375,7 @@ func (q *Queue[K, V]) ring(round uint64) *ring {
 
 // pop takes out the next item. The queue must not be empty.
 func (q *Queue[K, V]) pop() (value V) {
-	if q.rounds.head == 0 || q.hasOneTurn() {
+	if q.rounds.head == 0 || q.costs.oneTurn {
 		if q.shares != nil {
 			return q.popShared()
 		}
@@ -398,11 +398,11 @@ func (q *Queue[K, V]) pop() (value V) {
 	if q.waitTimes != nil {
 		q.keys.addWait(slot, q.waitTimes.deliver(node))
 	}
-	if c := q.costs; c != nil {
+	if q.costs.areOn() {
 		k := q.keys.costs.at(slot)
-		cost := c.leave(k, node)
-		c.served += cost
-		if c.turn {
+		cost := q.leaveCost(k, node)
+		q.costs.served += cost
+		if q.costs.oneTurn {
 			s.set(s.account().Pay(cost, k.share))
 		}
 		q.setLevel(slot, s.len-1)
@@ -418,7 +418,7 @@ func (q *Queue[K, V]) pop() (value V) {
 	}
 	q.len--
 	s.len--
-	if q.costs != nil {
+	if q.costs.areOn() {
 		q.rest(s)
 	} else if s.len == 0 {
 		q.deactivate(s, slot)
@@ -438,7 +438,7 @@ func (q *Queue[K, V]) reachTurn() {
 			q.rounds.advance()
 			q.rounds.head = q.links.at(q.rounds.tail).nextTurn
 		}
-		if !q.hasOneTurn() {
+		if !q.costs.oneTurn {
 			return
 		}
 		slot := q.links.at(q.rounds.head).key & keyMask
@@ -460,7 +460,7 @@ func (q *Queue[K, V]) next() (node uint32) {
 		round = q.rounds.after(round)
 		node = q.links.at(*q.rounds.later(round)).nextTurn
 	}
-	if q.hasOneTurn() && q.keys.at(q.links.at(node).key&keyMask).round > round {
+	if q.costs.oneTurn && q.keys.at(q.links.at(node).key&keyMask).round > round {
 		return q.firstPaid() // see reachTurn
 	}
 	return node
@@ -469,9 +469,9 @@ func (q *Queue[K, V]) next() (node uint32) {
 // popWithKey is pop, and returns the key and what the item has cost, 0 without costs.
 func (q *Queue[K, V]) popWithKey() (k itemKey[K], value V, cost uint64) {
 	k = q.itemKey(q.next())
-	served := q.servedCost()
+	served := q.costs.served
 	value = q.pop()
-	return k, value, q.servedCost() - served
+	return k, value, q.costs.served - served
 }
 
 // itemKey returns the key of a node's item.
@@ -501,7 +501,7 @@ func (q *Queue[K, V]) takeValue(node uint32) (value V) {
 
 // deactivate forgets a key without items, or makes it idle.
 func (q *Queue[K, V]) deactivate(s *keyState[K], slot uint32) {
-	if q.costs != nil || s.round > q.rounds.current || q.Newcomers == ThisRound && q.isNeeded(s) {
+	if q.costs.areOn() || s.round > q.rounds.current || q.Newcomers == ThisRound && q.isNeeded(s) {
 		q.rest(s)
 	} else {
 		q.active--
@@ -518,8 +518,8 @@ func (q *Queue[K, V]) newNode() (node uint32) {
 	if q.waitTimes != nil {
 		q.waitTimes.stamps.reach(node)
 	}
-	if q.costs != nil {
-		q.costs.turns.reach(node)
+	if q.costs.areOn() {
+		q.turnCosts.reach(node)
 	}
 	return node
 }
@@ -541,9 +541,7 @@ func (q *Queue[K, V]) dropChunk(chunk int) {
 	if q.waitTimes != nil {
 		q.waitTimes.stamps.drop(chunk)
 	}
-	if q.costs != nil {
-		q.costs.turns.drop(chunk)
-	}
+	q.turnCosts.drop(chunk)
 }
 
 // voidTicket makes the ticket of a node's item invalid, if it has one.

@@ -104,12 +104,12 @@ func (q *Queue[K, V]) isHeaviest(at keyRef[K]) bool {
 // lastRound returns the round of a key's last turn.
 func (q *Queue[K, V]) lastRound(s *keyState[K]) uint64 {
 	switch {
-	case q.costs == nil:
+	case !q.costs.areOn():
 		return s.round
-	case q.costs.turn:
-		return q.rounds.current + uint64(q.costs.turns.at(s.lastTurn).rounds-uint32(q.rounds.current))
+	case q.costs.oneTurn:
+		return q.rounds.current + uint64(q.turnCosts.at(s.lastTurn).rounds-uint32(q.rounds.current))
 	}
-	return s.round - q.costs.turns.at(s.lastTurn).ahead()
+	return s.round - q.turnCosts.at(s.lastTurn).ahead()
 }
 
 // remove takes out the item of a node. The key gives up its last turn, unless another of its items
@@ -130,19 +130,19 @@ func (q *Queue[K, V]) remove(node uint32) V {
 		return value
 	}
 	value := q.takeValue(node)
-	if q.costs != nil {
-		q.costs.leave(q.keys.costs.at(slot), node)
+	if q.costs.areOn() {
+		q.leaveCost(q.keys.costs.at(slot), node)
 		q.setLevel(slot, s.len-1)
 	}
 	wasFirst := node == s.oldest
 	if wasFirst && s.len > 1 {
 		s.oldest = q.itemAfter(node)
-		if q.costs != nil {
-			q.costs.price(q.keys.costs.at(slot), s.oldest)
+		if q.costs.areOn() {
+			q.estimateAgain(q.keys.costs.at(slot), s.oldest)
 		}
 	}
 	turn := s.lastTurn
-	hasAll := !q.hasOneTurn() || s.len == 1 // as many turns as items
+	hasAll := !q.costs.oneTurn || s.len == 1 // as many turns as items
 	if hasAll {
 		q.dropTurn(s)
 	}
@@ -211,10 +211,10 @@ func (q *Queue[K, V]) dropTurn(s *keyState[K]) {
 	isFirst := l.key&firstOfRound != 0
 	l.key &^= firstOfRound
 	switch {
-	case q.hasOneTurn():
+	case q.costs.oneTurn:
 		return // it was not paid
-	case q.costs != nil:
-		s.round, s.used = q.costs.turns.at(turn).before(round)
+	case q.costs.areOn():
+		s.round, s.used = q.turnCosts.at(turn).before(round)
 		return
 	case !isFirst:
 		s.used--
@@ -243,13 +243,13 @@ func (q *Queue[K, V]) moveUp(s *keyState[K], slot, node, turn uint32) {
 	if node != turn {
 		q.release(s, node)
 	}
-	if !q.hasOneTurn() || s.len == 1 {
+	if !q.costs.oneTurn || s.len == 1 {
 		return
 	}
 	// The key's next item gets its turn, in this round if the key has some of its share left: it
 	// need not wait for the next one, as if it came only now.
 	k := q.keys.costs.at(slot)
-	q.costs.price(k, s.oldest)
+	q.estimateAgain(k, s.oldest)
 	s.set(s.account().Next(0, k.share))
 	q.giveTurn(s, s.oldest, turnOf(s.round, q.rounds.current))
 }

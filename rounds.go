@@ -116,9 +116,7 @@ func (r *rounds) end(round uint64) {
 	c := *at
 	c.used[round&roundMask>>6] &^= 1 << (round & 63)
 	if round == r.last {
-		if r.last--; r.last > r.current && r.tailOf(r.last) == 0 {
-			r.last = r.before(r.last)
-		}
+		r.last = r.before(round)
 	}
 	if round>>roundBits != r.current>>roundBits && c.used[0]|c.used[1]|c.used[2]|c.used[3] == 0 {
 		*at, r.spare = nil, c

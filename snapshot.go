@@ -119,20 +119,16 @@ func (q *Queue[K, V]) snapshot() Snapshot[K, V] {
 // outline returns a queue with the columns that order needs, see column.outline.
 func (q *Queue[K, V]) outline() (c Queue[K, V]) {
 	c.links, c.values, c.tickets = q.links.outline(), q.values.outline(), q.tickets.outline()
-	c.keys.states, c.rounds = q.keys.states.outline(), q.rounds.outline()
-	if q.costs != nil {
-		c.keys.costs, c.costs = q.keys.costs.outline(), &costs{turns: q.costs.turns.outline()}
-	}
+	c.keys.states, c.keys.costs, c.rounds = q.keys.states.outline(), q.keys.costs.outline(), q.rounds.outline()
+	c.turnCosts = q.turnCosts.outline()
 	return c
 }
 
 // blank returns a queue for copyTo.
 func (q *Queue[K, V]) blank() (c Queue[K, V]) {
 	c.links, c.values, c.tickets = q.links.blank(), q.values.blank(), q.tickets.blank()
-	c.keys.states, c.rounds = q.keys.states.blank(), q.rounds.blank()
-	if q.costs != nil {
-		c.keys.costs, c.costs = q.keys.costs.blank(), &costs{turns: q.costs.turns.blank()}
-	}
+	c.keys.states, c.keys.costs, c.rounds = q.keys.states.blank(), q.keys.costs.blank(), q.rounds.blank()
+	c.turnCosts = q.turnCosts.blank()
 	return c
 }
 
@@ -143,20 +139,10 @@ func (q *Queue[K, V]) copyTo(c *Queue[K, V]) {
 	q.tickets.copyTo(&c.tickets)
 	q.keys.states.copyTo(&c.keys.states)
 	q.rounds.copyTo(&c.rounds)
-	c.len, c.active = q.len, q.active
+	q.keys.costs.copyTo(&c.keys.costs)
+	q.turnCosts.copyTo(&c.turnCosts)
+	c.len, c.active, c.costs = q.len, q.active, q.costs
 	if q.shares != nil {
 		c.shares = q.shares.copy()
 	}
-	if q.costs == nil {
-		c.costs = nil
-		return
-	}
-	if c.costs == nil {
-		c.costs = new(costs)
-	}
-	q.keys.costs.copyTo(&c.keys.costs)
-	turns := c.costs.turns
-	q.costs.turns.copyTo(&turns)
-	*c.costs = *q.costs
-	c.costs.turns = turns
 }

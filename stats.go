@@ -237,9 +237,7 @@ func (q *FairQueue[K, V]) Stats() Stats {
 // stats writes the numbers that the queue knows.
 func (q *Queue[K, V]) stats(s *Stats) {
 	s.Len, s.Keys = q.len, q.active
-	if c := q.costs; c != nil {
-		s.CostQueued, s.CostServed = c.queued, c.served
-	}
+	s.CostQueued, s.CostServed = q.costs.queued, q.costs.served
 	if w := q.waitTimes; w != nil {
 		s.OldestAge, s.Wait = w.age(w.oldest), w.total
 	}
@@ -343,7 +341,7 @@ func (q *Queue[K, V]) keyStat(k *itemKey[K]) KeyStat[K] {
 	} else {
 		stat.Rounds = int(q.lastRound(s) - q.rounds.current)
 	}
-	if q.costs != nil {
+	if q.costs.areOn() {
 		stat.Cost = q.keys.costs.at(at.slot).queued
 	}
 	if w := q.waitTimes; w != nil {

@@ -213,7 +213,7 @@ func (q *FairQueue[K, V]) refuseLocked(k *itemKey[K], err error) error {
 		return err
 	}
 	q.counts.Refused++
-	q.countLocked(k.key, keycount.Counts{Refused: 1})
+	q.counter.Add(k.key, keycount.Counts{Refused: 1}, q.now)
 	if errors.Is(err, ErrKeyFull) {
 		return &FullError{Len: q.queue.find(k).len(), Limit: q.keyLimitLocked(k), PerKey: true}
 	}
@@ -252,7 +252,7 @@ func (q *FairQueue[K, V]) evictLocked(at keyRef[K], d *deferred[K, V]) {
 	victim, item := q.queue.evict(at, q.options.WhenFull == EvictOldest)
 	d.evict(victim.key, item)
 	q.counts.Evicted++
-	q.countLocked(victim.key, keycount.Counts{Evicted: 1})
+	q.counter.Add(victim.key, keycount.Counts{Evicted: 1}, q.now)
 	if q.keyBlocked.Len() > 0 {
 		q.unblockLocked(&victim)
 	}
@@ -299,16 +299,9 @@ func (q *FairQueue[K, V]) popLocked(d *deferred[K, V]) V {
 		return q.queue.pop()
 	}
 	k, item, cost := q.queue.popWithKey()
-	q.countLocked(k.key, keycount.Counts{Served: 1, Cost: cost})
+	q.counter.Add(k.key, keycount.Counts{Served: 1, Cost: cost}, q.now)
 	q.itemLeftLocked(&k, d)
 	return item
-}
-
-// countLocked counts an event of a key, if that is wanted.
-func (q *FairQueue[K, V]) countLocked(key K, c keycount.Counts) {
-	if q.counter != nil {
-		q.counter.Add(key, c, q.now)
-	}
 }
 
 // itemLeftLocked is called after an item of a key has left. It lets producers use the room. Each
