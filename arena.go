@@ -89,25 +89,18 @@ func (c *column[T]) copyTo(b *column[T]) {
 	}
 }
 
-// chunks iterates over the chunks by their numbers, even of a column that grows and shrinks meanwhile.
-func (c *column[T]) chunks() iter.Seq2[int, []T] {
-	return func(yield func(int, []T) bool) {
-		if !yield(0, c.near) {
-			return
-		}
-		for i := 1; i < len(c.far) && yield(i, c.far[i]); i++ {
-		}
-	}
-}
-
-// all iterates over all slots, free or not.
+// all iterates over all slots, free or not, even of a column that grows and shrinks meanwhile.
 func (c *column[T]) all() iter.Seq2[uint32, *T] {
 	return func(yield func(uint32, *T) bool) {
-		for i, chunk := range c.chunks() {
+		chunk := c.near
+		for i := 0; ; chunk = c.far[i] {
 			for slot := range chunk {
 				if !yield(uint32(i<<chunkBits|slot), &chunk[slot]) {
 					return
 				}
+			}
+			if i++; i >= len(c.far) {
+				return
 			}
 		}
 	}

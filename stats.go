@@ -286,25 +286,20 @@ func (q *Queue[K, V]) first(n int, by KeyOrder, pause func()) []K {
 		slices.SortFunc(best, func(a, b candidate) int { return cmp.Compare(b.measure, a.measure) })
 		best = best[:min(n, len(best))]
 	}
-	for _, chunk := range q.keys.states.chunks() {
-		for i := range chunk {
-			s := &chunk[i]
-			if s.len == 0 {
-				continue
-			}
-			measure := int64(s.len)
-			if by == ByOldest {
-				measure = -int64(q.waitTimes.stamps.at(s.oldest).at)
-			}
-			if measure <= floor {
-				continue
-			}
+	for slot, s := range q.keys.states.all() {
+		measure := int64(s.len)
+		if by == ByOldest && s.len > 0 {
+			measure = -int64(q.waitTimes.stamps.at(s.oldest).at)
+		}
+		if measure > floor && s.len > 0 {
 			if best = append(best, candidate{s.key, measure}); len(best) == cap(best) {
 				cut()
 				floor = best[n-1].measure
 			}
 		}
-		pause()
+		if slot&chunkMask == chunkMask {
+			pause()
+		}
 	}
 	cut()
 	keys := make([]K, len(best))

@@ -121,17 +121,14 @@ func (q *FairQueue[K, V]) rate(k *itemKey[K], item V) error {
 func (q *FairQueue[K, V]) itemKeys(keys []itemKey[K], items []V) (n int, err error) {
 	for i, item := range items {
 		k := &keys[i]
-		k.key = q.key(item)
+		k.key, k.weight, k.cost = q.key(item), 1, 1
 		if i > 0 && k.key == keys[i-1].key {
-			k.hash, k.weight, k.cost = keys[i-1].hash, keys[i-1].weight, 1
-			if q.options.Cost != nil {
-				err = k.price(q.options.Cost(item), q.options.Quantum)
-			}
-		} else {
-			k.hash, k.weight, k.cost = hashOf(k.key), 1, 1
-			if q.options.Weight != nil || q.options.Cost != nil {
-				err = q.rate(k, item)
-			}
+			k.hash, k.weight = keys[i-1].hash, keys[i-1].weight
+		} else if k.hash = hashOf(k.key); q.options.Weight != nil {
+			err = k.weigh(q.options.Weight)
+		}
+		if err == nil && q.options.Cost != nil {
+			err = k.price(q.options.Cost(item), q.options.Quantum)
 		}
 		if err != nil {
 			return i, err
@@ -213,7 +210,7 @@ func (q *FairQueue[K, V]) refuseLocked(k *itemKey[K], err error) error {
 		return err
 	}
 	q.counts.Refused++
-	q.counter.Add(k.key, keycount.Counts{Refused: 1}, q.now)
+	q.countLocked(k.key, keycount.Counts{Refused: 1})
 	if errors.Is(err, ErrKeyFull) {
 		return &FullError{Len: q.queue.find(k).len(), Limit: q.keyLimitLocked(k), PerKey: true}
 	}
@@ -252,7 +249,7 @@ func (q *FairQueue[K, V]) evictLocked(at keyRef[K], d *deferred[K, V]) {
 	victim, item := q.queue.evict(at, q.options.WhenFull == EvictOldest)
 	d.evict(victim.key, item)
 	q.counts.Evicted++
-	q.counter.Add(victim.key, keycount.Counts{Evicted: 1}, q.now)
+	q.countLocked(victim.key, keycount.Counts{Evicted: 1})
 	if q.keyBlocked.Len() > 0 {
 		q.unblockLocked(&victim)
 	}
@@ -299,9 +296,16 @@ func (q *FairQueue[K, V]) popLocked(d *deferred[K, V]) V {
 		return q.queue.pop()
 	}
 	k, item, cost := q.queue.popWithKey()
-	q.counter.Add(k.key, keycount.Counts{Served: 1, Cost: cost}, q.now)
+	q.countLocked(k.key, keycount.Counts{Served: 1, Cost: cost})
 	q.itemLeftLocked(&k, d)
 	return item
+}
+
+// countLocked counts an event of a key, if that is wanted.
+func (q *FairQueue[K, V]) countLocked(key K, c keycount.Counts) {
+	if q.counter != nil {
+		q.counter.Add(key, c, q.now)
+	}
 }
 
 // itemLeftLocked is called after an item of a key has left. It lets producers use the room. Each
