@@ -72,18 +72,26 @@ func (o Options[K]) Validate() error {
 	for _, f := range []struct {
 		name  string
 		value int
-	}{{"MaxPerKey", o.MaxPerKey}, {"MaxWaiting", o.MaxWaiting}, {"MaxWaitingPerKey", o.MaxWaitingPerKey}} {
+	}{
+		{"MaxPerKey", o.MaxPerKey},
+		{"MaxWaiting", o.MaxWaiting},
+		{"MaxWaitingPerKey", o.MaxWaitingPerKey},
+	} {
 		if f.value < 0 {
-			return fmt.Errorf("admit: Options.%s is %d; the least is 0, which means no limit", f.name, f.value)
+			return fmt.Errorf("admit: Options.%s is %d; the least is 0, which means no limit", f.name,
+				f.value)
 		}
 	}
 	switch {
 	case !(o.Rate >= 0) || o.Rate > float64(MaxUnits):
-		return fmt.Errorf("admit: Options.Rate is %v; the limits are 0 and MaxUnits, %d, a second", o.Rate, MaxUnits)
+		return fmt.Errorf("admit: Options.Rate is %v; the limits are 0 and MaxUnits, %d, a second",
+			o.Rate, MaxUnits)
 	case !(o.Burst >= 0) || o.Burst > float64(MaxUnits):
-		return fmt.Errorf("admit: Options.Burst is %v; the limits are 0 and MaxUnits, %d", o.Burst, MaxUnits)
+		return fmt.Errorf("admit: Options.Burst is %v; the limits are 0 and MaxUnits, %d", o.Burst,
+			MaxUnits)
 	case o.Burst > 0 && o.Rate == 0:
-		return fmt.Errorf("admit: Options.Burst is %v and Options.Rate is 0, so nothing has units", o.Burst)
+		return fmt.Errorf("admit: Options.Burst is %v and Options.Rate is 0, so nothing has units",
+			o.Burst)
 	}
 	return nil
 }
@@ -245,7 +253,8 @@ func (l *Limiter[K]) checkUnits(n, least int64) error {
 		return fmt.Errorf("%w: it is %d, and there are no units without Options.Rate", ErrCost, n)
 	}
 	if n < least || n > MaxUnits {
-		return fmt.Errorf("%w: it is %d; the limits are %d and MaxUnits, %d", ErrCost, n, least, MaxUnits)
+		return fmt.Errorf("%w: it is %d; the limits are %d and MaxUnits, %d", ErrCost, n, least,
+			MaxUnits)
 	}
 	return nil
 }
@@ -270,7 +279,8 @@ func (l *Limiter[K]) weigh(key K) (int, error) {
 	}
 	w := l.options.Weight(key)
 	if w < 1 || w > fairq.MaxWeight {
-		return 0, fmt.Errorf("%w: it is %d for key %#v; the limits are 1 and %d", ErrWeight, w, key, fairq.MaxWeight)
+		return 0, fmt.Errorf("%w: it is %d for key %#v; the limits are 1 and %d", ErrWeight, w, key,
+			fairq.MaxWeight)
 	}
 	return w, nil
 }
@@ -311,13 +321,16 @@ func hash[K comparable](key K) { maphash.Comparable(seed, key) }
 
 // enter takes a permit if no waiting call could have it. Otherwise it puts the call into the line,
 // if the caller wants to wait.
-func (l *Limiter[K]) enter(key K, weight int, units int64, wait bool) (c *call[K], waits bool, err error) {
+func (l *Limiter[K]) enter(key K, weight int, units int64,
+	wait bool,
+) (c *call[K], waits bool, err error) {
 	if l.hashes {
 		hash(key)
 	}
 	l.mu.Lock()
 	k := l.shares.Find(key)
-	if l.counts.Held < l.limit && l.shares.Len() == 0 && l.shares.MayHold(k) && !l.counts.Closed && l.hasUnitsLocked() {
+	if l.counts.Held < l.limit && l.shares.Len() == 0 && l.shares.MayHold(k) && !l.counts.Closed &&
+		l.hasUnitsLocked() {
 		k = l.shares.Add(k, key, weight)
 		c = l.newCallLocked(k, units)
 		l.shares.Hold(k)
@@ -338,7 +351,9 @@ func (l *Limiter[K]) enter(key K, weight int, units int64, wait bool) (c *call[K
 
 // waitLocked puts a call that cannot have a permit now into the line, or returns why not. k is the
 // key's state, or nil.
-func (l *Limiter[K]) waitLocked(k *fairshare.Key[K, line[K]], key K, weight int, units int64, wait bool) (*call[K], error) {
+func (l *Limiter[K]) waitLocked(k *fairshare.Key[K, line[K]], key K, weight int, units int64,
+	wait bool,
+) (*call[K], error) {
 	if l.counts.Closed {
 		return nil, ErrClosed
 	}

@@ -20,7 +20,9 @@ import (
 )
 
 // acquire begins to wait, and sends the name when it has a permit, which it holds for a time.
-func acquire(t *testing.T, l *admit.Limiter[string], key, name string, hold time.Duration, got chan<- string) {
+func acquire(t *testing.T, l *admit.Limiter[string], key, name string, hold time.Duration,
+	got chan<- string,
+) {
 	go func() {
 		p, err := l.Acquire(t.Context(), key)
 		if err != nil {
@@ -112,7 +114,8 @@ func checkInvariants(t *testing.T, seed uint64) {
 	}
 	var all sync.WaitGroup
 	for range 200 {
-		key, d, patience := random.IntN(6), time.Duration(random.IntN(1000)), time.Duration(1+random.IntN(3000))
+		key, d, patience := random.IntN(6), time.Duration(random.IntN(1000)),
+			time.Duration(1+random.IntN(3000))
 		units := int64(1 + random.IntN(5))
 		switch random.IntN(10) {
 		case 0:
@@ -135,7 +138,9 @@ func checkInvariants(t *testing.T, seed uint64) {
 				defer cancel()
 				acquire := l.Acquire
 				if o.Rate > 0 {
-					acquire = func(ctx context.Context, key int) (admit.Permit[int], error) { return l.AcquireN(ctx, key, units) }
+					acquire = func(ctx context.Context, key int) (admit.Permit[int], error) {
+						return l.AcquireN(ctx, key, units)
+					}
 				}
 				if p, err := acquire(ctx, key); err == nil {
 					work(p, key, mine, d*time.Millisecond)
@@ -161,7 +166,8 @@ func checkInvariants(t *testing.T, seed uint64) {
 			}
 		}
 		if o.Rate == 0 || s.Level > 0.0001 { // the timer fires a microsecond later
-			require.False(t, eligible > 0 && s.Held < limit, "seed %d: a permit is free, and %d wait", seed, eligible)
+			require.False(t, eligible > 0 && s.Held < limit, "seed %d: a permit is free, and %d wait", seed,
+				eligible)
 		}
 		mu.Unlock()
 		time.Sleep(time.Duration(random.IntN(100)) * time.Millisecond)
@@ -240,7 +246,8 @@ func TestLimits(t *testing.T) {
 		require.Equal(t, 2, l.KeyStat("a").Held, "of four")
 		require.Equal(t, 4, l.KeyStat("a").Waiting)
 		_, err := l.Acquire(t.Context(), "a")
-		require.Equal(t, &fairq.FullError{Len: 4, Limit: 3, PerKey: true}, err, "half of the places are for others")
+		require.Equal(t, &fairq.FullError{Len: 4, Limit: 3, PerKey: true}, err,
+			"half of the places are for others")
 		_, err = l.TryAcquire("a")
 		require.Equal(t, &fairq.FullError{Len: 2, Limit: 2, PerKey: true}, err)
 		require.ErrorIs(t, err, admit.ErrKeyFull)
@@ -273,7 +280,8 @@ func TestLimits(t *testing.T) {
 		}
 		time.Sleep(24 * time.Hour)
 		s := l.Stats()
-		require.Equal(t, admit.Stats{Limit: 1, Closed: true, Admitted: 12, Refused: 4}, s, "those that wait get theirs")
+		require.Equal(t, admit.Stats{Limit: 1, Closed: true, Admitted: 12, Refused: 4}, s,
+			"those that wait get theirs")
 	})
 }
 
@@ -330,14 +338,16 @@ func TestBadInput(t *testing.T) {
 		require.ErrorContains(t, o.Validate(), "admit: "+want)
 		require.PanicsWithError(t, o.Validate().Error(), func() { admit.New(1, &o) })
 	}
-	require.PanicsWithError(t, "admit: the limit is -1; the least is 1", func() { admit.New[int](-1, nil) })
+	require.PanicsWithError(t, "admit: the limit is -1; the least is 1",
+		func() { admit.New[int](-1, nil) })
 
 	l := admit.New(1, &admit.Options[int]{Weight: func(key int) int { return key }, Rate: 1})
 	for _, weight := range []int{0, 1001} {
 		_, err := l.Acquire(t.Context(), weight)
 		require.ErrorIs(t, err, admit.ErrWeight)
 		_, err = l.TryAcquire(weight)
-		require.ErrorContains(t, err, fmt.Sprintf("it is %d for key %d; the limits are 1 and 1000", weight, weight))
+		require.ErrorContains(t, err,
+			fmt.Sprintf("it is %d for key %d; the limits are 1 and 1000", weight, weight))
 	}
 	for _, n := range []int64{0, -1, admit.MaxUnits + 1} {
 		_, err := l.AcquireN(t.Context(), 1, n)
@@ -524,12 +534,14 @@ func TestRetryAfter(t *testing.T) {
 		time.Sleep(6 * time.Second)
 		synctest.Wait()
 		require.Equal(t, 6, l.Stats().Waiting)
-		require.Equal(t, 14*time.Second, l.RetryAfter(admit.ErrFull), "one every two seconds, and six wait")
+		require.Equal(t, 14*time.Second, l.RetryAfter(admit.ErrFull),
+			"one every two seconds, and six wait")
 		require.Equal(t, 4*time.Second, l.RetryAfter(&fairq.FullError{PerKey: true}), "two keys")
 		time.Sleep(time.Minute)
 		first := l.KeyStats(1, fairq.ByServed)
 		require.Len(t, first, 1)
-		require.InDelta(t, float64(10*time.Second), first[0].Used, 0, "but that of its last one, when nobody waited")
+		require.InDelta(t, float64(10*time.Second), first[0].Used, 0,
+			"but that of its last one, when nobody waited")
 		acquire(t, l, "c", "c", time.Hour, got)
 		acquire(t, l, "d", "d", time.Hour, got)
 		time.Sleep(time.Second)

@@ -30,7 +30,9 @@ type HandlerOptions struct {
 // An empty key is a key like any other: all requests without a tenant share the share of one
 // tenant. Take keys from authenticated data, because a client that can choose keys can choose
 // many. Handler panics if the Limiter, the key function or next is nil, or MaxWait is below 0.
-func Handler[K comparable](l *Limiter[K], key func(*http.Request) K, next http.Handler, options *HandlerOptions) http.Handler {
+func Handler[K comparable](l *Limiter[K],
+	key func(*http.Request) K, next http.Handler, options *HandlerOptions,
+) http.Handler {
 	var o HandlerOptions
 	if options != nil {
 		o = *options
@@ -43,7 +45,8 @@ func Handler[K comparable](l *Limiter[K], key func(*http.Request) K, next http.H
 	case next == nil:
 		panic("admit: Handler: the next handler is nil")
 	case o.MaxWait < 0:
-		panic("admit: HandlerOptions.MaxWait is " + o.MaxWait.String() + "; the least is 0, which means no limit")
+		panic("admit: HandlerOptions.MaxWait is " + o.MaxWait.String() +
+			"; the least is 0, which means no limit")
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		k, ctx, cancel := key(r), r.Context(), func() {}
@@ -81,7 +84,9 @@ func (l *Limiter[K]) refuse(w http.ResponseWriter, err error) {
 // service. The permit is held until the body of the response is closed or read to its end or an
 // error, or the request fails. A request that gets no permit fails with the error of
 // [Limiter.Acquire]. Transport panics if the Limiter or the key function is nil.
-func Transport[K comparable](l *Limiter[K], key func(*http.Request) K, base http.RoundTripper) http.RoundTripper {
+func Transport[K comparable](l *Limiter[K],
+	key func(*http.Request) K, base http.RoundTripper,
+) http.RoundTripper {
 	switch {
 	case l == nil:
 		panic("admit: Transport: the Limiter is nil")

@@ -28,8 +28,12 @@ func request(ctx context.Context, tenant string) *http.Request {
 
 func TestHandlerRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := admit.New(1, &admit.Options[string]{MaxWaiting: 3, Weight: func(tenant string) int { return len(tenant) }})
-		next := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(5 * time.Second) })
+		l := admit.New(1, &admit.Options[string]{MaxWaiting: 3, Weight: func(tenant string) int {
+			return len(tenant)
+		}})
+		next := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			time.Sleep(5 * time.Second)
+		})
 		h := admit.Handler(l, tenantOf, next, &admit.HandlerOptions{MaxWait: 11 * time.Second})
 		ask := func(ctx context.Context, tenant string) func() (int, string) {
 			w := httptest.NewRecorder()
@@ -83,7 +87,8 @@ func TestHandlerMaxWait(t *testing.T) {
 		l := admit.New[string](1, nil)
 		_, err := l.Acquire(t.Context(), "a")
 		require.NoError(t, err)
-		h := admit.Handler(l, tenantOf, http.NotFoundHandler(), &admit.HandlerOptions{MaxWait: 5 * time.Second})
+		h := admit.Handler(l, tenantOf, http.NotFoundHandler(),
+			&admit.HandlerOptions{MaxWait: 5 * time.Second})
 		w := httptest.NewRecorder()
 		start := time.Now()
 		h.ServeHTTP(w, request(t.Context(), "b"))

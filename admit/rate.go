@@ -64,7 +64,8 @@ func (l *Limiter[K]) armLocked() {
 		return
 	}
 	// A microsecond more than the level needs, so that rounding does not matter.
-	wait := time.Duration(min(-l.budget.level/l.budget.rate, 1e6)*float64(time.Second)) + time.Microsecond
+	wait := time.Duration(min(-l.budget.level/l.budget.rate, 1e6)*float64(time.Second)) +
+		time.Microsecond
 	if l.budget.timer == nil {
 		l.budget.timer = time.AfterFunc(wait, l.tick)
 	} else {

@@ -115,8 +115,9 @@ func (l *Limiter[K]) KeyStat(key K) KeyStat[K] {
 
 func keyStat[K comparable](k *fairshare.Key[K, line[K]], now time.Duration) KeyStat[K] {
 	return KeyStat[K]{
-		Key: k.Key, Weight: k.Weight(), Held: k.Held(), Waiting: k.Waiting(), OldestWait: k.Data.oldest(now),
-		Admitted: k.Data.admitted, Refused: k.Data.refused, Used: k.Data.used,
+		Key: k.Key, Weight: k.Weight(), Held: k.Held(), Waiting: k.Waiting(),
+		OldestWait: k.Data.oldest(now),
+		Admitted:   k.Data.admitted, Refused: k.Data.refused, Used: k.Data.used,
 	}
 }
 

@@ -65,7 +65,8 @@ func startChannel(workers, capacity int, handle func(item)) (submit func(item), 
 
 func startFairQueue(workers, capacity int, handle func(item)) (submit func(item), stop func()) {
 	ctx := context.Background()
-	queue := fairq.New(func(it item) string { return it.Key }, &fairq.Options[string, item]{Capacity: cmp.Or(capacity, fairq.Unbounded)})
+	queue := fairq.New(func(it item) string { return it.Key },
+		&fairq.Options[string, item]{Capacity: cmp.Or(capacity, fairq.Unbounded)})
 	var wg sync.WaitGroup
 	for range workers {
 		wg.Go(func() {
@@ -87,7 +88,8 @@ func startFairQueue(workers, capacity int, handle func(item)) (submit func(item)
 // startNewWorkers has workers of package pool drain a FairQueue.
 func startNewWorkers(workers, capacity int, handle func(item)) (submit func(item), stop func()) {
 	ctx := context.Background()
-	queue := fairq.New(func(it item) string { return it.Key }, &fairq.Options[string, item]{Capacity: cmp.Or(capacity, fairq.Unbounded)})
+	queue := fairq.New(func(it item) string { return it.Key },
+		&fairq.Options[string, item]{Capacity: cmp.Or(capacity, fairq.Unbounded)})
 	p := pool.NewWorkers(queue, func(_ context.Context, it item) error {
 		handle(it)
 		return nil
@@ -106,7 +108,10 @@ func startFunc(workers, capacity int, handle func(item)) (submit func(item), sto
 	p := pool.Func(func(_ context.Context, t *task.Task[item]) error {
 		handle(t.Payload)
 		return nil
-	}, &pool.Options[item]{Workers: workers, Queue: task.Options[item]{Capacity: capacity}, Logger: slog.New(slog.DiscardHandler)})
+	}, &pool.Options[item]{
+		Workers: workers, Queue: task.Options[item]{Capacity: capacity},
+		Logger: slog.New(slog.DiscardHandler),
+	})
 	return func(it item) { must(p.Submit(ctx, it.Key, it)) }, func() {
 		must(p.Wait(ctx))
 		must(p.Shutdown(ctx))

@@ -58,7 +58,8 @@ func TestExactlyOnce(t *testing.T) {
 						produce(n, producers, keys(10), submit)
 						stop()
 						for i := range handled {
-							require.EqualValuesf(t, 1, handled[i].Load(), "how often item %d of %d was handled, at capacity %d", i, n, capacity)
+							require.EqualValuesf(t, 1, handled[i].Load(),
+								"how often item %d of %d was handled, at capacity %d", i, n, capacity)
 						}
 					}
 				}
@@ -139,7 +140,8 @@ func benchmarkSubmit(b *testing.B, producers, workers, capacity int) {
 				stop()
 				b.StopTimer()
 				if n := int64(b.N); s.total() != n*(n-1)/2 {
-					b.Fatalf("the sum of what was handled is %d; what was submitted sums up to %d", s.total(), n*(n-1)/2)
+					b.Fatalf("the sum of what was handled is %d; what was submitted sums up to %d", s.total(),
+						n*(n-1)/2)
 				}
 			})
 		}

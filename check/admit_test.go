@@ -58,7 +58,9 @@ var admissions = porcupine.Model{
 func TestPermitsLinearizable(t *testing.T) {
 	for seed := range uint64(300) {
 		history := recordPermits(t, seed, seed%2 == 1)
-		require.Equal(t, porcupine.Ok, porcupine.CheckOperationsTimeout(admissions, history, 20*time.Second), "seed %d: %v", seed, history)
+		require.Equal(t, porcupine.Ok,
+			porcupine.CheckOperationsTimeout(admissions, history, 20*time.Second), "seed %d: %v", seed,
+			history)
 	}
 }
 
@@ -90,7 +92,8 @@ func recordPermits(t *testing.T, seed uint64, waits bool) (history []porcupine.O
 					a.ok = err == nil
 				default:
 					a.op = "acquire"
-					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(random.IntN(200))*time.Microsecond)
+					ctx, cancel := context.WithTimeout(t.Context(),
+						time.Duration(random.IntN(200))*time.Microsecond)
 					p, err = l.Acquire(ctx, a.key)
 					a.ok = err == nil
 					cancel()
@@ -100,7 +103,11 @@ func recordPermits(t *testing.T, seed uint64, waits bool) (history []porcupine.O
 					held, of = append(held, p), append(of, a.key)
 				}
 				mu.Lock()
-				history = append(history, porcupine.Operation{ClientId: client, Output: a, Call: began.Nanoseconds(), Return: ended.Nanoseconds()})
+				history = append(history,
+					porcupine.Operation{
+						ClientId: client, Output: a, Call: began.Nanoseconds(),
+						Return: ended.Nanoseconds(),
+					})
 				mu.Unlock()
 			}
 		})

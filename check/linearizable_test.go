@@ -111,7 +111,8 @@ func TestLinearizable(t *testing.T) {
 
 func record(t *testing.T, seed uint64) []porcupine.Operation {
 	const clients, calls = 4, 10
-	q := fairq.New(func(item int) int { return item % keys }, &fairq.Options[int, int]{Capacity: capacity})
+	q := fairq.New(func(item int) int { return item % keys },
+		&fairq.Options[int, int]{Capacity: capacity})
 	start := time.Now()
 	var mu sync.Mutex
 	var history []porcupine.Operation
@@ -137,7 +138,9 @@ func record(t *testing.T, seed uint64) []porcupine.Operation {
 	return history
 }
 
-func perform(t *testing.T, q *fairq.FairQueue[int, int], random *rand.Rand, number int, tickets map[int]fairq.Ticket) call {
+func perform(t *testing.T, q *fairq.FairQueue[int, int], random *rand.Rand, number int,
+	tickets map[int]fairq.Ticket,
+) call {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(random.IntN(200))*time.Microsecond)
 	defer cancel()
 	switch random.IntN(8) {

@@ -16,10 +16,23 @@ import (
 
 func keyMetrics() []Metric {
 	return []Metric{
-		{Name: "fairq.key.served", Unit: "{item}", Help: "Items of a key that were delivered, or tasks that were taken.", Kind: Counter, Attribute: "key"},
-		{Name: "fairq.key.refused", Unit: "{item}", Help: "Items of a key for which there was no room.", Kind: Counter, Attribute: "key"},
-		{Name: "fairq.key.evicted", Unit: "{item}", Help: "Items of a key that were dropped to make room.", Kind: Counter, Attribute: "key"},
-		{Name: "fairq.key.cost", Help: "What the items of a key that were delivered have cost.", Kind: Counter, Attribute: "key"},
+		{
+			Name: "fairq.key.served", Unit: "{item}",
+			Help: "Items of a key that were delivered, or tasks that were taken.", Kind: Counter,
+			Attribute: "key",
+		},
+		{
+			Name: "fairq.key.refused", Unit: "{item}", Help: "Items of a key for which there was no room.",
+			Kind: Counter, Attribute: "key",
+		},
+		{
+			Name: "fairq.key.evicted", Unit: "{item}",
+			Help: "Items of a key that were dropped to make room.", Kind: Counter, Attribute: "key",
+		},
+		{
+			Name: "fairq.key.cost", Help: "What the items of a key that were delivered have cost.",
+			Kind: Counter, Attribute: "key",
+		},
 	}
 }
 
@@ -109,7 +122,8 @@ func (t *keyValues) add(total events, stats []fairq.KeyStat[string], n int, now 
 			delete(t.keys, key)
 		}
 	}
-	slices.SortFunc(most, func(a, b string) int { return cmp.Or(cmp.Compare(share[b], share[a]), cmp.Compare(a, b)) })
+	slices.SortFunc(most,
+		func(a, b string) int { return cmp.Or(cmp.Compare(share[b], share[a]), cmp.Compare(a, b)) })
 	for _, key := range most {
 		l := t.keys[key]
 		if share[key] >= minShare {

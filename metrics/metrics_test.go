@@ -54,8 +54,13 @@ func values(t *testing.T, found []metrics.Metric) map[string]string {
 
 // TestAllOfStats changes one field of the Stats after the other.
 func TestAllOfStats(t *testing.T) {
-	for _, stats := range []any{new(fairq.Stats), new(task.Stats), new(pool.Stats), new(admit.Stats)} {
-		of := func() map[string]string { return values(t, metrics.Of(reflect.ValueOf(stats).Elem().Interface())) }
+	for _, stats := range []any{
+		new(fairq.Stats), new(task.Stats), new(pool.Stats),
+		new(admit.Stats),
+	} {
+		of := func() map[string]string {
+			return values(t, metrics.Of(reflect.ValueOf(stats).Elem().Interface()))
+		}
 		before := of()
 		for f, field := range reflect.ValueOf(stats).Elem().Fields() {
 			switch x := field.Addr().Interface().(type) {
@@ -103,8 +108,10 @@ func TestValues(t *testing.T) {
 		found := set.Look(t.Context())
 		got := values(t, found["jobs"])
 		for name, want := range map[string]string{
-			"fairq.up": "1", "fairq.queue.items": "2", "fairq.queue.keys": "2", "fairq.queue.events push": "3", "fairq.queue.events pop": "1",
-			"fairq.queue.oldest.age": "1", "fairq.key.served a": "1", "fairq.key.refused a": "1", "fairq.queue.wait": q.Stats().Wait.String(),
+			"fairq.up": "1", "fairq.queue.items": "2", "fairq.queue.keys": "2",
+			"fairq.queue.events push": "3", "fairq.queue.events pop": "1",
+			"fairq.queue.oldest.age": "1", "fairq.key.served a": "1", "fairq.key.refused a": "1",
+			"fairq.queue.wait": q.Stats().Wait.String(),
 		} {
 			require.Equal(t, want, got[name], name)
 		}
@@ -114,7 +121,8 @@ func TestValues(t *testing.T) {
 		require.NoError(t, tq.Close(t.Context()))
 		require.Equal(t, map[string]string{"fairq.up": "0"}, values(t, set.Look(t.Context())["emails"]))
 		require.PanicsWithValue(t, `metrics: two sources have the name "a"`, func() {
-			metrics.New(0, monitor.TaskQueue("a", tq, nil), monitor.FairQueue("b", q, nil), monitor.FairQueue("a", q, nil))
+			metrics.New(0, monitor.TaskQueue("a", tq, nil), monitor.FairQueue("b", q, nil),
+				monitor.FairQueue("a", q, nil))
 		})
 	})
 }
@@ -122,7 +130,8 @@ func TestValues(t *testing.T) {
 // Few keys have labels, however many come and go, and the sums are right.
 func TestKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := fairq.New(func(key string) string { return key }, &fairq.Options[string, string]{Capacity: 1000, CountKeys: 200})
+		q := fairq.New(func(key string) string { return key },
+			&fairq.Options[string, string]{Capacity: 1000, CountKeys: 200})
 		set := metrics.New(3, monitor.FairQueue("jobs", q, nil))
 		seen := map[string]bool{}
 		sums := map[string]float64{} // of what each label has grown by
@@ -193,7 +202,11 @@ type log struct {
 	lines []string
 }
 
-func (l *log) Waited(_ context.Context, class string, d time.Duration) { l.add("waited", class, d) }
+func (l *log) Waited(_ context.Context, class string,
+	d time.Duration,
+) {
+	l.add("waited", class, d)
+}
 
 func (l *log) Ran(_ context.Context, class, outcome string, d time.Duration) {
 	l.add("ran", class, outcome, d)
@@ -208,7 +221,9 @@ func (l *log) add(what ...any) {
 func TestObserve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l log
-		observer := func(next pool.Observer[string]) pool.Observer[string] { return metrics.Observe(next, &l) }
+		observer := func(next pool.Observer[string]) pool.Observer[string] {
+			return metrics.Observe(next, &l)
+		}
 		var p *pool.Pool[string]
 		handle := func(ctx context.Context, tk *task.Task[string]) error {
 			switch time.Sleep(time.Minute); tk.Payload {
@@ -232,17 +247,25 @@ func TestObserve(t *testing.T) {
 		}
 		told := map[string]int{}
 		tells := func(what string) func(context.Context, string, *task.Task[string], time.Duration) {
-			return func(_ context.Context, _ string, tk *task.Task[string], _ time.Duration) { told[what+" "+tk.Payload]++ }
+			return func(_ context.Context, _ string, tk *task.Task[string], _ time.Duration) {
+				told[what+" "+tk.Payload]++
+			}
 		}
-		tellsError := func(what string) func(context.Context, string, *task.Task[string], time.Duration, error) {
-			return func(ctx context.Context, class string, tk *task.Task[string], ran time.Duration, err error) {
+		tellsError := func(what string) func(context.Context, string, *task.Task[string], time.Duration,
+			error) {
+			return func(ctx context.Context, class string, tk *task.Task[string], ran time.Duration,
+				err error,
+			) {
 				require.Error(t, err)
 				tells(what)(ctx, class, tk, ran)
 			}
 		}
 		all := pool.Observer[string]{
-			Started: tells("started"), Succeeded: tells("succeeded"), Failed: tellsError("failed"), Cancelled: tellsError("cancelled"), Lost: tellsError("lost"),
-			Retried: func(ctx context.Context, class string, tk *task.Task[string], ran, _ time.Duration, err error) {
+			Started: tells("started"), Succeeded: tells("succeeded"), Failed: tellsError("failed"),
+			Cancelled: tellsError("cancelled"), Lost: tellsError("lost"),
+			Retried: func(ctx context.Context, class string, tk *task.Task[string], ran, _ time.Duration,
+				err error,
+			) {
 				tellsError("retried")(ctx, class, tk, ran, err)
 			},
 		}
@@ -258,24 +281,29 @@ func TestObserve(t *testing.T) {
 			require.ElementsMatch(t, []string{
 				"waited bulk\uFFFD 0s", "ran bulk\uFFFD succeeded 1m0s",
 				"waited bulk\uFFFD 1m0s", "ran bulk\uFFFD failed 1m0s",
-				"waited bulk\uFFFD 2m0s", "ran bulk\uFFFD retried 1m0s", "waited bulk\uFFFD 0s", "ran bulk\uFFFD succeeded 1m0s",
-				"waited bulk\uFFFD 3m0s", "ran bulk\uFFFD snoozed 1m0s", "waited bulk\uFFFD 0s", "ran bulk\uFFFD succeeded 1m0s",
+				"waited bulk\uFFFD 2m0s", "ran bulk\uFFFD retried 1m0s", "waited bulk\uFFFD 0s",
+				"ran bulk\uFFFD succeeded 1m0s",
+				"waited bulk\uFFFD 3m0s", "ran bulk\uFFFD snoozed 1m0s", "waited bulk\uFFFD 0s",
+				"ran bulk\uFFFD succeeded 1m0s",
 				"waited bulk\uFFFD 4m0s", "ran bulk\uFFFD lost 1m0s",
 				"waited bulk\uFFFD 5m0s", "ran bulk\uFFFD cancelled 1m0s",
 			}, l.lines)
 			l.lines = nil
 		}
 		require.Equal(t, map[string]int{
-			"started works": 1, "succeeded works": 1, "started fails": 1, "failed fails": 1, "started again": 2, "retried again": 1, "succeeded again": 1,
+			"started works": 1, "succeeded works": 1, "started fails": 1, "failed fails": 1,
+			"started again": 2, "retried again": 1, "succeeded again": 1,
 			"started later": 2, "retried later": 1, "succeeded later": 1, "started lost": 1, "lost lost": 1,
 			"started deleted": 1, "cancelled deleted": 1,
 		}, told)
 
 		items := fairq.New(func(s string) string { return s }, nil)
-		w := pool.NewWorkers(items, func(context.Context, string) error { return nil }, &pool.Options[string]{Observer: observer(pool.Observer[string]{})})
+		w := pool.NewWorkers(items, func(context.Context, string) error { return nil },
+			&pool.Options[string]{Observer: observer(pool.Observer[string]{})})
 		require.NoError(t, items.Push("a"))
 		synctest.Wait()
 		require.NoError(t, w.Shutdown(t.Context()))
-		require.Equal(t, []string{"ran  succeeded 0s"}, l.lines, "nobody knows how long an item has waited")
+		require.Equal(t, []string{"ran  succeeded 0s"}, l.lines,
+			"nobody knows how long an item has waited")
 	})
 }

@@ -48,7 +48,9 @@ func Observe[V any](o pool.Observer[V], t Times) pool.Observer[V] {
 			next.Succeeded(ctx, class, tk, ran)
 		}
 	}
-	o.Retried = func(ctx context.Context, class string, tk *task.Task[V], ran, delay time.Duration, err error) {
+	o.Retried = func(ctx context.Context, class string, tk *task.Task[V], ran, delay time.Duration,
+		err error,
+	) {
 		outcome := "retried"
 		if errors.Is(err, pool.ErrSnoozed) {
 			outcome = "snoozed"
@@ -67,6 +69,7 @@ func Observe[V any](o pool.Observer[V], t Times) pool.Observer[V] {
 			}
 		}
 	}
-	o.Failed, o.Cancelled, o.Lost = failed("failed", next.Failed), failed("cancelled", next.Cancelled), failed("lost", next.Lost)
+	o.Failed, o.Cancelled, o.Lost = failed("failed", next.Failed),
+		failed("cancelled", next.Cancelled), failed("lost", next.Lost)
 	return o
 }

@@ -26,7 +26,8 @@ func (l *ledger) settled() bool {
 		}
 		n += s.Taken - class.held
 	}
-	return n == 0 && !slices.ContainsFunc(l.chores, func(c *chore) bool { return c.put.TTR > 0 && c.at > 0 })
+	return n == 0 && !slices.ContainsFunc(l.chores,
+		func(c *chore) bool { return c.put.TTR > 0 && c.at > 0 })
 }
 
 // checkIdle runs when nothing moves: no call waits for an available task, and waiting tasks hold
@@ -61,7 +62,8 @@ func (l *ledger) checkLine(n *testClass, s *pool.Stats) {
 	tasks, err := n.queue.List(l.ctx, task.ListOptions{Limit: math.MaxInt32})
 	require.NoError(l, err)
 	takes := !s.Paused && !s.Closed || s.Closed && s.Nested > 0 && !l.forced
-	free := takes && (s.Idle > 0 || s.Workers == 0 || s.Workers < s.Min || s.Workers < s.Max && l.loaded())
+	free := takes && (s.Idle > 0 || s.Workers == 0 || s.Workers < s.Min || s.Workers < s.Max &&
+		l.loaded())
 	busy := map[string]int{}
 	for _, t := range tasks {
 		if t.Info().State == task.Taken {
@@ -71,15 +73,21 @@ func (l *ledger) checkLine(n *testClass, s *pool.Stats) {
 	paused, err := n.queue.KeyStats(l.ctx, 100, fairq.ByBacklog)
 	require.NoError(l, err)
 	for _, t := range tasks {
-		isPaused := slices.ContainsFunc(paused, func(k fairq.KeyStat[string]) bool { return k.Key == t.Key && k.Paused })
-		if t.Info().State != task.Ready || isPaused || n.options.MaxInFlightPerKey > 0 && busy[t.Key] >= n.options.MaxInFlightPerKey {
+		isPaused := slices.ContainsFunc(paused,
+			func(k fairq.KeyStat[string]) bool { return k.Key == t.Key && k.Paused })
+		if t.Info().State != task.Ready || isPaused || n.options.MaxInFlightPerKey > 0 &&
+			busy[t.Key] >= n.options.MaxInFlightPerKey {
 			continue
 		}
-		require.Zero(l, n.rivals, "a rival waits for what is there: task %d of %q, stats %+v", t.ID, n.name, s)
-		if free && setOf(l.options.Kinds)[t.Kind] && !slices.ContainsFunc(l.options.Limits, func(limit pool.Limit) bool {
-			return t.Priority >= limit.Priority && s.Running >= limit.Running
-		}) {
-			require.Failf(l, "nobody takes a task", "task %d of %q, key %s, kind %q, priority %d; stats %+v, %+v", t.ID, n.name, t.Key, t.Kind, t.Priority, *s, q)
+		require.Zero(l, n.rivals, "a rival waits for what is there: task %d of %q, stats %+v", t.ID,
+			n.name, s)
+		if free && setOf(l.options.Kinds)[t.Kind] &&
+			!slices.ContainsFunc(l.options.Limits, func(limit pool.Limit) bool {
+				return t.Priority >= limit.Priority && s.Running >= limit.Running
+			}) {
+			require.Failf(l, "nobody takes a task",
+				"task %d of %q, key %s, kind %q, priority %d; stats %+v, %+v", t.ID, n.name, t.Key, t.Kind,
+				t.Priority, *s, q)
 		}
 	}
 }
@@ -104,7 +112,8 @@ func (l *ledger) loaded() bool {
 			}
 		}
 		room := max(n.capacity-s.Counted+s.Ready, 1)
-		if n.capacity == 0 && waiting > 0 || n.capacity > 0 && float64(waiting) >= math.Ceil(0.75*float64(room)) {
+		if n.capacity == 0 && waiting > 0 || n.capacity > 0 &&
+			float64(waiting) >= math.Ceil(0.75*float64(room)) {
 			return true
 		}
 	}
@@ -186,7 +195,10 @@ func lastLetter(c *chore) string {
 // wrong returns the error in the outcome of a task, if any.
 func (l *ledger) wrong(c *chore, s *story, there int) string {
 	places := len(c.letters) + c.left + there
-	reason := func(is ...pool.Reason) bool { return len(c.letters) == 0 || slices.Contains(is, c.letters[0].Reason) }
+	reason := func(is ...pool.Reason) bool {
+		return len(c.letters) == 0 ||
+			slices.Contains(is, c.letters[0].Reason)
+	}
 	var outcome *task.Error
 	// a call was under way when the queue was closed
 	unseen := c.class.closed && c.class.slow != nil
@@ -212,21 +224,25 @@ func (l *ledger) wrong(c *chore, s *story, there int) string {
 		return "Do says that it was done, but it was not"
 	case !c.waits && c.err != nil:
 		return "refused, but put"
-	case c.waits && c.err != nil && outcome == nil && !l.isRefusal(c) && !errors.Is(c.err, task.ErrDeleted) && !errors.Is(c.err, task.ErrExpired):
+	case c.waits && c.err != nil && outcome == nil && !l.isRefusal(c) &&
+		!errors.Is(c.err, task.ErrDeleted) && !errors.Is(c.err, task.ErrExpired):
 		return "a strange error"
-	case c.waits && outcome != nil && c.last.how == "permanent" && (c.last.by == "none" || c.last.by == "sleep") &&
+	case c.waits && outcome != nil && c.last.how == "permanent" &&
+		(c.last.by == "none" || c.last.by == "sleep") &&
 		c.put.TTR == 0 && !c.kicked && !errors.Is(c.err, errChore):
 		return "Do does not know the handler's error"
 	case c.put.CancelWithContext && s.ended() == task.EventDelete && places <= 1:
 		return "" // at any time
-	case places > 1 && (c.put.TTR > 0 || l.abandoned || unseen), places > 0 && c.put.TTR > 0 && c.class.slow != nil:
+	case places > 1 && (c.put.TTR > 0 || l.abandoned || unseen), places > 0 && c.put.TTR > 0 &&
+		c.class.slow != nil:
 		return "" // it may be tried again after a letter was sent
 	}
 	own := c.class.store == nil
 	switch end := s.ended(); {
 	case end == 0 && own:
 		return "still in the pool's queue"
-	case end == 0 && (c.class.closed || c.class.fails()) && places == 0 && l.ends(c), end == 0 && places <= 1 && unseen:
+	case end == 0 && (c.class.closed || c.class.fails()) && places == 0 && l.ends(c), end == 0 &&
+		places <= 1 && unseen:
 	case end == 0 && (there != 1 || places != 1):
 		return "neither gone nor in its queue"
 	case end == task.EventAck && places != 0:
@@ -235,11 +251,13 @@ func (l *ledger) wrong(c *chore, s *story, there int) string {
 		return "acked, but not done"
 	case end == task.EventTTL && !l.ends(c):
 		return "expired without cause"
-	case end == task.EventTTL && own && l.sinks != "none" && places != 1 && !slices.Contains(c.refusals, pool.ReasonDeadline):
+	case end == task.EventTTL && own && l.sinks != "none" && places != 1 &&
+		!slices.Contains(c.refusals, pool.ReasonDeadline):
 		return "expired without a letter"
 	case end == task.EventTTL && !reason(pool.ReasonDeadline, pool.ReasonFailed):
 		return "expired with another letter"
-	case end == task.EventEvict && own && places != 1 && !slices.Contains(c.refusals, pool.ReasonOverflow):
+	case end == task.EventEvict && own && places != 1 &&
+		!slices.Contains(c.refusals, pool.ReasonOverflow):
 		return "evicted without a letter"
 	case end == task.EventEvict && !reason(pool.ReasonOverflow):
 		return "evicted with another letter"
@@ -249,7 +267,8 @@ func (l *ledger) wrong(c *chore, s *story, there int) string {
 		return "deleted, and not in exactly one place"
 	case end == task.EventDelete && !c.dropped && l.sinks == "none" && places == 0 && !l.wasLast(c):
 		return "forgotten, though it had not failed for good"
-	case len(c.letters) > 0 && c.letters[0].Reason == pool.ReasonFailed && !l.wasLast(c) && c.letters[0].Attempts < l.maxAttempts(c):
+	case len(c.letters) > 0 && c.letters[0].Reason == pool.ReasonFailed && !l.wasLast(c) &&
+		c.letters[0].Attempts < l.maxAttempts(c):
 		return "a letter says that it failed, though it had not for good"
 	}
 	return ""
@@ -312,7 +331,8 @@ func (l *ledger) maxAttempts(c *chore) int {
 // compareStats compares the pool's figures with what handlers and Observer have counted.
 func (l *ledger) compareStats(acks int) {
 	s := l.p.Stats()
-	require.Equal(l, s.Started, s.Succeeded+s.Retried+s.Snoozed+s.Failed+s.Cancelled+s.Lost+s.Returned, "%+v", s)
+	require.Equal(l, s.Started,
+		s.Succeeded+s.Retried+s.Snoozed+s.Failed+s.Cancelled+s.Lost+s.Returned, "%+v", s)
 	var taken, letters, settles, dropped, refused uint64
 	for _, c := range l.chores {
 		if c.err != nil && !c.waits {
@@ -339,7 +359,8 @@ func (l *ledger) compareStats(acks int) {
 			}
 		}
 		for _, r := range c.refusals {
-			if r == pool.ReasonOverflow && l.options.WhenFull != pool.DropNew { // or the caller has it still
+			// or the caller has it still
+			if r == pool.ReasonOverflow && l.options.WhenFull != pool.DropNew {
 				dropped++
 			}
 		}
@@ -355,8 +376,14 @@ func (l *ledger) compareStats(acks int) {
 	require.Equal(l, o.Panics, s.Panics)
 	require.LessOrEqual(l, refused, s.Refused)
 	require.Len(l, l.p.Leftovers(), int(s.Leftovers))
-	require.Equal(l, []uint64{o.Started, o.Succeeded, o.Retried, o.Failed, o.Cancelled, o.Lost, o.Dropped, o.Expired, o.DeadLetters, o.Refused},
-		[]uint64{s.Started, s.Succeeded, s.Retried + s.Snoozed, s.Failed, s.Cancelled, s.Lost, s.Dropped, s.Expired, s.DeadLetters, s.Refused})
+	require.Equal(l, []uint64{
+		o.Started, o.Succeeded, o.Retried, o.Failed, o.Cancelled, o.Lost,
+		o.Dropped, o.Expired, o.DeadLetters, o.Refused,
+	},
+		[]uint64{
+			s.Started, s.Succeeded, s.Retried + s.Snoozed, s.Failed, s.Cancelled, s.Lost, s.Dropped,
+			s.Expired, s.DeadLetters, s.Refused,
+		})
 	if !l.abandoned && !slices.ContainsFunc(l.classes, func(n *testClass) bool { return n.closed }) {
 		require.LessOrEqual(l, s.Cancelled+s.Lost, settles)
 	}

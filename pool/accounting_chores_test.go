@@ -50,7 +50,8 @@ type chore struct {
 
 func (c *chore) String() string {
 	return fmt.Sprintf("chore %d of key %q in %q, task %d: %+v, plan %v, taken %d, last %v with attempts %d, error %v, %d letters, refusals %v, left %d",
-		c.id, c.key, c.class.name, c.task, c.put, c.plan, c.taken, c.last, c.attempts, c.err, len(c.letters), c.refusals, c.left)
+		c.id, c.key, c.class.name, c.task, c.put, c.plan, c.taken, c.last, c.attempts, c.err,
+		len(c.letters), c.refusals, c.left)
 }
 
 // act is what an attempt does.
@@ -61,8 +62,11 @@ type act struct {
 }
 
 var (
-	errChore  = errors.New("could not do it")
-	ends      = []string{"done", "done", "done", "fail", "fail", "permanent", "again", "snooze", "panic", "exit", "broken", "ack", "bury", "delete", "release"}
+	errChore = errors.New("could not do it")
+	ends     = []string{
+		"done", "done", "done", "fail", "fail", "permanent", "again", "snooze",
+		"panic", "exit", "broken", "ack", "bury", "delete", "release",
+	}
 	pastimes  = []string{"none", "none", "sleep", "sleep", "ctx", "ctx"}
 	nestTimes = []string{"yield", "both", "exit inside", "nested", "submit"}
 )
@@ -70,7 +74,10 @@ var (
 func (l *ledger) newChore(r *rand.Rand, nested bool) *chore {
 	c := &chore{class: l.classes[r.IntN(len(l.classes))], key: choreKeys[r.IntN(len(choreKeys))]}
 	for range r.IntN(4) {
-		a := act{how: ends[r.IntN(len(ends))], by: pastimes[r.IntN(len(pastimes))], lasts: time.Duration(r.IntN(60)) * time.Millisecond}
+		a := act{
+			how: ends[r.IntN(len(ends))], by: pastimes[r.IntN(len(pastimes))],
+			lasts: time.Duration(r.IntN(60)) * time.Millisecond,
+		}
 		if r.IntN(20) == 0 {
 			a.lasts *= 20
 		}
@@ -288,15 +295,18 @@ func (l *ledger) begin(t *task.Task[*chore]) (a act) {
 			}
 		}
 		if !l.nesting && t.Priority >= limit.Priority && n > limit.Running {
-			l.Errorf("%d handlers of priority %d and more run, and the limits are %v", n, limit.Priority, l.limits)
+			l.Errorf("%d handlers of priority %d and more run, and the limits are %v", n, limit.Priority,
+				l.limits)
 		}
 	}
-	if !t.Info().Expires.IsZero() && !time.Now().Before(t.Info().Expires) || !t.Info().Deadline.IsZero() && !time.Now().Before(t.Info().Deadline) {
+	if !t.Info().Expires.IsZero() && !time.Now().Before(t.Info().Expires) ||
+		!t.Info().Deadline.IsZero() && !time.Now().Before(t.Info().Deadline) {
 		l.Errorf("begun after its time: %v", c)
 	}
 	steady := c.put.TTR == 0 && !c.kicked
 	if steady && t.Attempts != c.taken-c.snoozed {
-		l.Errorf("it says that this is attempt %d, but it is %d less %d: %v", t.Attempts, c.taken, c.snoozed, c)
+		l.Errorf("it says that this is attempt %d, but it is %d less %d: %v", t.Attempts, c.taken,
+			c.snoozed, c)
 	}
 	if steady && c.at > 1 {
 		l.Errorf("%d handlers at once: %v", c.at, c)
@@ -380,8 +390,10 @@ func (l *ledger) checkContext(ctx context.Context, t *task.Task[*chore], began t
 	moody := t.Payload.class.fails() // then nothing may have reported the lost lease
 	switch {
 	case cause == nil:
-		if err != nil || limit > 0 && now.Sub(began) > limit || !t.Info().Until.IsZero() && now.After(t.Info().Until) && !moody {
-			l.Errorf("a context lives after %v, with a timeout of %v and a lease until %v", now.Sub(began), limit, t.Info().Until.Sub(began))
+		if err != nil || limit > 0 && now.Sub(began) > limit || !t.Info().Until.IsZero() &&
+			now.After(t.Info().Until) && !moody {
+			l.Errorf("a context lives after %v, with a timeout of %v and a lease until %v", now.Sub(began),
+				limit, t.Info().Until.Sub(began))
 		}
 	case errors.Is(cause, pool.ErrTimeout):
 		if limit == 0 || now.Sub(began) < limit {
@@ -396,8 +408,10 @@ func (l *ledger) checkContext(ctx context.Context, t *task.Task[*chore], began t
 		defer l.mu.Unlock()
 		c := t.Payload
 		// by an earlier attempt
-		deleted := c.put.CancelWithContext || c.put.TTR > 0 && slices.ContainsFunc(c.plan, func(a act) bool { return a.how == "delete" })
-		if !c.class.closed && !l.abandoned && !deleted && (t.Info().Until.IsZero() || now.Before(t.Info().Until)) {
+		deleted := c.put.CancelWithContext || c.put.TTR > 0 &&
+			slices.ContainsFunc(c.plan, func(a act) bool { return a.how == "delete" })
+		if !c.class.closed && !l.abandoned && !deleted &&
+			(t.Info().Until.IsZero() || now.Before(t.Info().Until)) {
 			l.Errorf("a lease was lost: %v", c)
 		}
 	default:
@@ -412,6 +426,7 @@ func (l *ledger) checkContext(ctx context.Context, t *task.Task[*chore], began t
 // isRefusal reports whether Submit may return such an error.
 func (l *ledger) isRefusal(c *chore) bool {
 	err := c.err
-	return errors.Is(err, fairq.ErrFull) || errors.Is(err, pool.ErrShutdown) || errors.Is(err, context.DeadlineExceeded) ||
+	return errors.Is(err, fairq.ErrFull) || errors.Is(err, pool.ErrShutdown) ||
+		errors.Is(err, context.DeadlineExceeded) ||
 		errors.Is(err, context.Canceled) || errors.Is(err, task.ErrClosed) && (c.class.closed || c.waits)
 }

@@ -61,7 +61,10 @@ func (l *ledger) open() {
 		o.Queue.MaxInFlightPerKey = 1 + r.IntN(2)
 	}
 	own := func(name string) *testClass {
-		return &testClass{name: name, capacity: o.Queue.Capacity, options: task.Options[*chore]{MaxInFlightPerKey: o.Queue.MaxInFlightPerKey}}
+		return &testClass{
+			name: name, capacity: o.Queue.Capacity,
+			options: task.Options[*chore]{MaxInFlightPerKey: o.Queue.MaxInFlightPerKey},
+		}
 	}
 	switch form {
 	case 0:
@@ -151,7 +154,8 @@ func (l *ledger) Decode(data []byte) (*chore, error) {
 
 // quiet reports whether no transaction runs in any store, and no call waits because of an error.
 func (l *ledger) quiet() bool {
-	return !slices.ContainsFunc(l.classes, func(n *testClass) bool { return n.slow != nil && !n.slow.quiet() })
+	return !slices.ContainsFunc(l.classes,
+		func(n *testClass) bool { return n.slow != nil && !n.slow.quiet() })
 }
 
 // listen writes down what happens to the tasks of a queue, until it is closed.
@@ -211,7 +215,9 @@ func (l *ledger) rival(n *testClass, seed uint64) {
 					l.note(&t.Payload.acked)
 				}
 			} else {
-				_ = insist(func() error { return t.Release(background, time.Duration(r.IntN(2)*20)*time.Millisecond) })
+				_ = insist(func() error {
+					return t.Release(background, time.Duration(r.IntN(2)*20)*time.Millisecond)
+				})
 			}
 			l.mu.Lock()
 			n.held--

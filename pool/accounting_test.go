@@ -115,7 +115,8 @@ func newLedger(t *testing.T, seed uint64) *ledger {
 	l.slow, l.broken = r.IntN(3) == 0, seed%4 == 0
 	l.sinks = []string{"none", "take", "take", "fail", "moody"}[r.IntN(5)]
 	o := &l.options
-	o.Logger, o.Observer, o.AbandonAfter = slog.New(slog.DiscardHandler), l.observer(), time.Duration(1+r.IntN(500))*time.Millisecond
+	o.Logger, o.Observer, o.AbandonAfter = slog.New(slog.DiscardHandler), l.observer(),
+		time.Duration(1+r.IntN(500))*time.Millisecond
 	if seed%2 > 0 { // acks and takes are one call then
 		o.Observer.Succeeded = nil
 	}
@@ -129,11 +130,20 @@ func newLedger(t *testing.T, seed uint64) *ledger {
 		o.Workers = 1 + r.IntN(4)
 		l.most = o.Workers
 	} else {
-		o.Scale = pool.Scale{Max: 1 + r.IntN(4), IdleTimeout: time.Duration(1+r.IntN(300)) * time.Millisecond}
+		o.Scale = pool.Scale{
+			Max:         1 + r.IntN(4),
+			IdleTimeout: time.Duration(1+r.IntN(300)) * time.Millisecond,
+		}
 		o.Scale.Min = r.IntN(o.Scale.Max + 1)
 		l.most = o.Scale.Max
 	}
-	o.Policy = pool.Policy{MaxAttempts: r.IntN(5) - 1, Backoff: pool.Backoff{Base: 10 * time.Millisecond, Max: 100 * time.Millisecond, Jitter: pool.Jitter(r.IntN(4))}}
+	o.Policy = pool.Policy{
+		MaxAttempts: r.IntN(5) - 1,
+		Backoff: pool.Backoff{
+			Base: 10 * time.Millisecond, Max: 100 * time.Millisecond,
+			Jitter: pool.Jitter(r.IntN(4)),
+		},
+	}
 	if r.IntN(4) == 0 {
 		o.Policy.Backoff = pool.Backoff{Func: oddBackoff}
 	}
@@ -200,11 +210,19 @@ func (l *ledger) observer() pool.Observer[*chore] {
 		}
 	}
 	return pool.Observer[*chore]{
-		Offered:   func(_ context.Context, class string, t tk) { add(class, t, &l.offered) },
-		Refused:   func(_ context.Context, class string, t tk, _ error) { add(class, t, &l.counts.Refused) },
-		Started:   func(_ context.Context, class string, t tk, _ span) { add(class, t, &l.counts.Started) },
-		Succeeded: func(_ context.Context, class string, t tk, _ span) { add(class, t, &l.counts.Succeeded) },
-		Retried:   func(_ context.Context, class string, t tk, _, _ span, _ error) { add(class, t, &l.counts.Retried) },
+		Offered: func(_ context.Context, class string, t tk) { add(class, t, &l.offered) },
+		Refused: func(_ context.Context, class string, t tk, _ error) {
+			add(class, t, &l.counts.Refused)
+		},
+		Started: func(_ context.Context, class string, t tk, _ span) {
+			add(class, t, &l.counts.Started)
+		},
+		Succeeded: func(_ context.Context, class string, t tk, _ span) {
+			add(class, t, &l.counts.Succeeded)
+		},
+		Retried: func(_ context.Context, class string, t tk, _, _ span, _ error) {
+			add(class, t, &l.counts.Retried)
+		},
 		Failed: func(_ context.Context, class string, t tk, _ span, err error) {
 			if strings.Contains(err.Error(), "has ended without a result") {
 				l.count(&l.spent)
@@ -214,10 +232,14 @@ func (l *ledger) observer() pool.Observer[*chore] {
 			}
 			add(class, t, &l.counts.Failed)
 		},
-		Cancelled: func(_ context.Context, class string, t tk, _ span, _ error) { add(class, t, &l.counts.Cancelled) },
-		Lost:      func(_ context.Context, class string, t tk, _ span, _ error) { add(class, t, &l.counts.Lost) },
-		Dropped:   func(_ context.Context, class string, t tk) { add(class, t, &l.counts.Dropped) },
-		Expired:   func(_ context.Context, class string, t tk) { add(class, t, &l.counts.Expired) },
+		Cancelled: func(_ context.Context, class string, t tk, _ span, _ error) {
+			add(class, t, &l.counts.Cancelled)
+		},
+		Lost: func(_ context.Context, class string, t tk, _ span, _ error) {
+			add(class, t, &l.counts.Lost)
+		},
+		Dropped: func(_ context.Context, class string, t tk) { add(class, t, &l.counts.Dropped) },
+		Expired: func(_ context.Context, class string, t tk) { add(class, t, &l.counts.Expired) },
 		DeadLetter: func(_ context.Context, _ *pool.DeadLetter[*chore], err error) {
 			if err == nil {
 				l.count(&l.counts.DeadLetters)
@@ -426,7 +448,8 @@ func (l *ledger) shutDownOnce(ctx context.Context, limited bool) {
 		require.Positive(l, left.Running)
 		require.ErrorIs(l, err, context.DeadlineExceeded)
 	case err != nil:
-		require.True(l, errors.Is(err, context.DeadlineExceeded) || errors.Is(err, pool.ErrShutdown), err)
+		require.True(l, errors.Is(err, context.DeadlineExceeded) || errors.Is(err, pool.ErrShutdown),
+			err)
 		fallthrough
 	default:
 		require.Zero(l, l.running+l.nested, "handlers run after Shutdown")

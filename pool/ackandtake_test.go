@@ -34,7 +34,9 @@ func (c *counted) Open(
 	return countedBackend{b, c}, err
 }
 
-func (b countedBackend) Settle(ctx context.Context, l driver.Lease, how driver.Settlement) (task.State, error) {
+func (b countedBackend) Settle(ctx context.Context, l driver.Lease,
+	how driver.Settlement,
+) (task.State, error) {
 	b.settles.Add(1)
 	return b.Backend.Settle(ctx, l, how)
 }
@@ -61,7 +63,8 @@ func TestAckAndTake(t *testing.T) {
 			_, err := q.Put(ctx, fmt.Sprint(i%3), i, task.PutOptions{})
 			require.NoError(t, err)
 		}
-		p := pool.New(q, func(context.Context, *task.Task[int]) error { return nil }, &pool.Options[int]{Workers: 1})
+		p := pool.New(q, func(context.Context, *task.Task[int]) error { return nil },
+			&pool.Options[int]{Workers: 1})
 		require.NoError(t, p.Wait(ctx))
 		require.EqualValues(t, 100, s.both.Load())
 		require.Zero(t, s.settles.Load())

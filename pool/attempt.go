@@ -128,7 +128,8 @@ func (a *attempt[V]) end(w *worker, err error) {
 		ran = time.Since(w.started)
 	}
 	if w.handled && p.costUnit > 0 {
-		p.observe("ReportCost", func() { a.class.learn(&a.task, costOf(ran, p.costUnit)) }) // it may call user code
+		// it may call user code
+		p.observe("ReportCost", func() { a.class.learn(&a.task, costOf(ran, p.costUnit)) })
 	}
 	a.endContext(ran)
 	switch {

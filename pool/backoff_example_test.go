@@ -17,9 +17,15 @@ func ExampleBackoff() {
 	}{
 		{"doubling", pool.Backoff{Base: time.Second, Max: time.Minute}},
 		{"constant", pool.Backoff{Base: time.Second, Max: time.Second}},
-		{"linear", pool.Backoff{Max: time.Minute, Func: func(n int) time.Duration { return time.Duration(n) * time.Second }}},
-		{"cubic", pool.Backoff{Max: time.Minute, Func: func(n int) time.Duration { return time.Duration(s * math.Pow(float64(n), 3)) }}},
-		{"logarithmic", pool.Backoff{Max: time.Minute, Func: func(n int) time.Duration { return time.Duration(s * (1 + math.Log2(float64(n)))) }}},
+		{"linear", pool.Backoff{Max: time.Minute, Func: func(n int) time.Duration {
+			return time.Duration(n) * time.Second
+		}}},
+		{"cubic", pool.Backoff{Max: time.Minute, Func: func(n int) time.Duration {
+			return time.Duration(s * math.Pow(float64(n), 3))
+		}}},
+		{"logarithmic", pool.Backoff{Max: time.Minute, Func: func(n int) time.Duration {
+			return time.Duration(s * (1 + math.Log2(float64(n))))
+		}}},
 	} {
 		fmt.Printf("%-12v", b.name)
 		for failures := 1; failures <= 6; failures++ {

@@ -34,7 +34,10 @@ func anyBackoff(r *rand.Rand) Backoff {
 		if r.IntN(3) > 0 {
 			return magnitude(r)
 		}
-		return []time.Duration{0, 1, time.Second, task.MaxDuration, longest, -1, math.MinInt64}[r.IntN(7)]
+		return []time.Duration{
+			0, 1, time.Second, task.MaxDuration, longest, -1,
+			math.MinInt64,
+		}[r.IntN(7)]
 	}
 	return Backoff{Base: any(), Max: any(), Jitter: Jitter(r.IntN(int(Decorrelated) + 2))}
 }
@@ -122,11 +125,15 @@ func TestDelaySpreads(t *testing.T) {
 		n         int
 		low, high time.Duration
 	}{
-		"full":             {Backoff{Jitter: FullJitter}, 4, 0, 8 * time.Second},
-		"full, longest":    {Backoff{Jitter: FullJitter, Max: longest}, 99, 0, longest},
-		"half":             {Backoff{Jitter: HalfJitter}, 4, 4 * time.Second, 8 * time.Second},
-		"decorrelated":     {Backoff{Jitter: Decorrelated}, 1, time.Second, 3 * time.Second},
-		"decorrelated, at": {Backoff{Jitter: Decorrelated, Max: 2 * time.Second}, 9, time.Second, 2 * time.Second},
+		"full":          {Backoff{Jitter: FullJitter}, 4, 0, 8 * time.Second},
+		"full, longest": {Backoff{Jitter: FullJitter, Max: longest}, 99, 0, longest},
+		"half":          {Backoff{Jitter: HalfJitter}, 4, 4 * time.Second, 8 * time.Second},
+		"decorrelated":  {Backoff{Jitter: Decorrelated}, 1, time.Second, 3 * time.Second},
+		"decorrelated, at": {
+			Backoff{Jitter: Decorrelated, Max: 2 * time.Second},
+			9, time.Second,
+			2 * time.Second,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			const draws = 20_000

@@ -98,7 +98,8 @@ func TestWeightedShares(t *testing.T) {
 			p.Pause()
 			for _, c := range classes {
 				for i := range 2 * max(c.Weight, 1) {
-					_, err := p.Put(t.Context(), strconv.Itoa(i%3), 0, pool.PutOptions{Class: c.Name, Kind: c.Name})
+					_, err := p.Put(t.Context(), strconv.Itoa(i%3), 0,
+						pool.PutOptions{Class: c.Name, Kind: c.Name})
 					require.NoError(t, err)
 				}
 			}
@@ -123,9 +124,13 @@ func TestWeightedShares(t *testing.T) {
 func TestOwnCapacity(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		g := newGate()
-		p := openFunc(t, g.handle, pool.Options[int]{Workers: 1, WhenFull: pool.Reject, Queue: task.Options[int]{Capacity: 5}, Classes: []pool.Class[int]{
-			{Name: "0", Capacity: 2}, {Name: "1"}, {Name: "2", Queue: openQueue[int](t, nil)},
-		}})
+		p := openFunc(t, g.handle,
+			pool.Options[int]{
+				Workers: 1, WhenFull: pool.Reject, Queue: task.Options[int]{Capacity: 5},
+				Classes: []pool.Class[int]{
+					{Name: "0", Capacity: 2}, {Name: "1"}, {Name: "2", Queue: openQueue[int](t, nil)},
+				},
+			})
 		for class, room := range []int{3, 5, 100} { // one of the first class runs
 			for i := range 100 {
 				_, err := p.Put(ctx, strconv.Itoa(i), i, pool.PutOptions{Class: strconv.Itoa(class)})

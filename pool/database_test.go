@@ -44,7 +44,9 @@ type table struct {
 	store *database
 }
 
-func (s *database) Open(ctx context.Context, name string, settings driver.Settings, n driver.Notifier) (driver.Backend, error) {
+func (s *database) Open(ctx context.Context, name string, settings driver.Settings,
+	n driver.Notifier,
+) (driver.Backend, error) {
 	b, err := s.Store.Open(ctx, name, settings, encoding{n})
 	return &table{b, s}, err
 }
@@ -114,7 +116,9 @@ func (s *database) quiet() bool {
 	return !s.running && (s.troubled.IsZero() || time.Since(s.troubled) > 2*time.Second)
 }
 
-func (b *table) Take(ctx context.Context, by *driver.Taker, into []driver.Record) (n int, err error) {
+func (b *table) Take(ctx context.Context, by *driver.Taker,
+	into []driver.Record,
+) (n int, err error) {
 	err = b.store.do(ctx, "take", func() error {
 		var bad error
 		n, bad = b.Backend.Take(ctx, by, into)
@@ -133,7 +137,9 @@ func (b *table) SettleAndTakeOne(
 	return driver.SettleAndTakeOne(ctx, b, lease, how, by)
 }
 
-func (b *table) Settle(ctx context.Context, lease driver.Lease, how driver.Settlement) (state task.State, err error) {
+func (b *table) Settle(ctx context.Context, lease driver.Lease,
+	how driver.Settlement,
+) (state task.State, err error) {
 	err = b.store.do(ctx, "settle", func() error {
 		var bad error
 		state, bad = b.Backend.Settle(ctx, lease, how)
@@ -142,7 +148,9 @@ func (b *table) Settle(ctx context.Context, lease driver.Lease, how driver.Settl
 	return state, err
 }
 
-func (b *table) Touch(ctx context.Context, lease driver.Lease, d time.Duration) (until time.Time, err error) {
+func (b *table) Touch(ctx context.Context, lease driver.Lease,
+	d time.Duration,
+) (until time.Time, err error) {
 	err = b.store.do(ctx, "touch", func() error {
 		var bad error
 		until, bad = b.Backend.Touch(ctx, lease, d)
@@ -167,7 +175,9 @@ type encoding struct{ driver.Notifier }
 func (encoding) InMemory() reflect.Type { return reflect.TypeFor[[]byte]() }
 
 // openDatabase opens a queue in such a store.
-func openDatabase[V any](t *testing.T, takes time.Duration, options *task.Options[V]) (*task.Queue[V], *database) {
+func openDatabase[V any](t *testing.T, takes time.Duration,
+	options *task.Options[V],
+) (*task.Queue[V], *database) {
 	t.Helper()
 	s := &database{takes: takes}
 	q, err := task.Open(t.Context(), s, "q", options)

@@ -46,7 +46,10 @@ const (
 	ReasonShutdown                   // the pool was shut down, and its queue with it
 )
 
-var reasonNames = [...]string{ReasonOverflow: "overflow", ReasonFailed: "failed", ReasonDeadline: "deadline", ReasonShutdown: "shutdown"}
+var reasonNames = [...]string{
+	ReasonOverflow: "overflow", ReasonFailed: "failed",
+	ReasonDeadline: "deadline", ReasonShutdown: "shutdown",
+}
 
 // String returns the reason in lower case.
 func (r Reason) String() string {
@@ -63,7 +66,10 @@ func (r Reason) String() string {
 type Sink[V any] func(ctx context.Context, letter *DeadLetter[V]) error
 
 func newDeadLetter[V any](class string, t *task.Task[V], reason Reason, err error) *DeadLetter[V] {
-	l := &DeadLetter[V]{Task: t.Info(), Payload: t.Payload, Class: class, Reason: reason, Err: err, Attempts: t.Attempts, At: time.Now()}
+	l := &DeadLetter[V]{
+		Task: t.Info(), Payload: t.Payload, Class: class, Reason: reason, Err: err,
+		Attempts: t.Attempts, At: time.Now(),
+	}
 	l.Task.Metadata = maps.Clone(l.Task.Metadata) // because other goroutines may have the task
 	return l
 }
@@ -152,7 +158,9 @@ var (
 // take hands a dead letter to the sink, and calls then with its error. It uses a goroutine of its
 // own, so the caller does not depend on the end of the sink; start calls everything in that
 // goroutine.
-func (s Sink[V]) take(ctx context.Context, letter *DeadLetter[V], start func(func()), then func(error)) <-chan error {
+func (s Sink[V]) take(ctx context.Context, letter *DeadLetter[V],
+	start func(func()), then func(error),
+) <-chan error {
 	result := make(chan error, 1)
 	go start(func() {
 		err := errSinkGoexit
@@ -172,13 +180,16 @@ func (s Sink[V]) take(ctx context.Context, letter *DeadLetter[V], start func(fun
 // ToDeadLetters returns a function that sends tasks to a sink: for OnEvict and OnExpire of a queue
 // of your own, with the reasons ReasonOverflow and ReasonDeadline. If the sink returns an error,
 // lost gets the letter and the error.
-func ToDeadLetters[V any](sink Sink[V], reason Reason, lost func(*task.Task[V], error)) func(*task.Task[V]) {
+func ToDeadLetters[V any](sink Sink[V], reason Reason,
+	lost func(*task.Task[V], error),
+) func(*task.Task[V]) {
 	return func(t *task.Task[V]) {
 		err := fairq.ErrFull
 		if reason == ReasonDeadline {
 			err = ErrDeadline
 		}
-		if err := <-sink.take(context.Background(), newDeadLetter("", t, reason, err), func(f func()) { f() }, func(error) {}); err != nil {
+		if err := <-sink.take(context.Background(), newDeadLetter("", t, reason, err),
+			func(f func()) { f() }, func(error) {}); err != nil {
 			lost(t, err)
 		}
 	}

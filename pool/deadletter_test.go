@@ -27,8 +27,9 @@ func TestDeadLetter(t *testing.T) {
 			time.Sleep(time.Minute)
 			return fmt.Errorf("attempt %d: %w", tk.Attempts, bad)
 		}, pool.Options[int]{
-			Workers: 1, DeadLetters: box.sink, Classes: []pool.Class[int]{{Name: "first"}, {Name: "second"}},
-			Policy: pool.Policy{MaxAttempts: 3, Backoff: pool.Backoff{Base: time.Hour}},
+			Workers: 1, DeadLetters: box.sink,
+			Classes: []pool.Class[int]{{Name: "first"}, {Name: "second"}},
+			Policy:  pool.Policy{MaxAttempts: 3, Backoff: pool.Backoff{Base: time.Hour}},
 		})
 		id, err := p.Put(ctx, "alice", 42, pool.PutOptions{
 			Class: "second", Priority: 3, Kind: "mail", UniqueKey: "there", TTL: 24 * time.Hour,
@@ -64,7 +65,8 @@ func TestReasonNames(t *testing.T) {
 	for r := range pool.ReasonShutdown + 2 {
 		names = append(names, r.String())
 	}
-	require.Equal(t, []string{"Reason(0)", "overflow", "failed", "deadline", "shutdown", "Reason(5)"}, names)
+	require.Equal(t, []string{"Reason(0)", "overflow", "failed", "deadline", "shutdown", "Reason(5)"},
+		names)
 }
 
 // TestLetterComesFirst looks at the queue while a letter is sent: the task is still in it.
@@ -72,15 +74,16 @@ func TestLetterComesFirst(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		q := openQueue[int](t, nil)
 		letters := 0
-		p := openNew(t, q, func(context.Context, *task.Task[int]) error { return pool.Permanent(errNo) }, pool.Options[int]{
-			Workers: 1, DeadLetters: func(ctx context.Context, l *pool.DeadLetter[int]) error {
-				tk, err := q.Peek(ctx, l.Task.ID)
-				require.NoError(t, err)
-				require.Equal(t, task.Taken, tk.Info().State)
-				letters++
-				return nil
-			},
-		})
+		p := openNew(t, q, func(context.Context, *task.Task[int]) error { return pool.Permanent(errNo) },
+			pool.Options[int]{
+				Workers: 1, DeadLetters: func(ctx context.Context, l *pool.DeadLetter[int]) error {
+					tk, err := q.Peek(ctx, l.Task.ID)
+					require.NoError(t, err)
+					require.Equal(t, task.Taken, tk.Info().State)
+					letters++
+					return nil
+				},
+			})
 		require.EqualError(t, p.Do(ctx, "a", 1, pool.PutOptions{}), "no")
 		s, err := q.Stats(ctx)
 		require.NoError(t, err)
@@ -95,9 +98,11 @@ func TestLetterComesFirst(t *testing.T) {
 func TestForwardWithoutDeadline(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		next := openQueue[int](t, nil)
-		p := openFunc(t, func(context.Context, *task.Task[int]) error { return pool.Permanent(errNo) }, pool.Options[int]{
-			Workers: 1, Queue: task.Options[int]{Capacity: 1}, WhenFull: pool.DropNew, DeadLetters: pool.Forward(next), DeadlineAfter: time.Minute,
-		})
+		p := openFunc(t, func(context.Context, *task.Task[int]) error { return pool.Permanent(errNo) },
+			pool.Options[int]{
+				Workers: 1, Queue: task.Options[int]{Capacity: 1}, WhenFull: pool.DropNew,
+				DeadLetters: pool.Forward(next), DeadlineAfter: time.Minute,
+			})
 		require.NoError(t, p.Submit(ctx, "a", 0))
 		wait(t, p)
 		p.Pause()
@@ -118,8 +123,12 @@ func TestForwardWithoutDeadline(t *testing.T) {
 func TestSinkThatFails(t *testing.T) {
 	errSink := errors.New("sink is full")
 	for name, sink := range map[string]pool.Sink[int]{
-		"sink is full":                     func(context.Context, *pool.DeadLetter[int]) error { return errSink },
-		"panic in the sink: sink is full":  func(context.Context, *pool.DeadLetter[int]) error { panic(errSink) },
+		"sink is full": func(context.Context, *pool.DeadLetter[int]) error {
+			return errSink
+		},
+		"panic in the sink: sink is full": func(context.Context, *pool.DeadLetter[int]) error {
+			panic(errSink)
+		},
 		"pool: sink called runtime.Goexit": func(context.Context, *pool.DeadLetter[int]) error { runtime.Goexit(); return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -133,7 +142,9 @@ func TestSinkThatFails(t *testing.T) {
 					}
 					return nil
 				}, pool.Options[int]{Workers: 1, DeadLetters: sink, Observer: pool.Observer[int]{
-					Failed: func(_ context.Context, _ string, _ *task.Task[int], _ time.Duration, err error) { told = err },
+					Failed: func(_ context.Context, _ string, _ *task.Task[int], _ time.Duration, err error) {
+						told = err
+					},
 				}})
 				err := p.Do(ctx, "a", 1, pool.PutOptions{})
 				synctest.Wait()
@@ -178,15 +189,24 @@ func TestWithoutSink(t *testing.T) {
 
 // TestToDeadLetters is about the functions for a queue that is not the pool's.
 func TestToDeadLetters(t *testing.T) {
-	tk := task.NewTask(task.Info{ID: 5, Key: "a", Attempts: 2, Metadata: map[string]string{"by": "alice"}}, 7)
-	for reason, want := range map[pool.Reason]error{pool.ReasonOverflow: fairq.ErrFull, pool.ReasonDeadline: pool.ErrDeadline} {
+	tk := task.NewTask(task.Info{
+		ID: 5, Key: "a", Attempts: 2,
+		Metadata: map[string]string{"by": "alice"},
+	}, 7)
+	for reason, want := range map[pool.Reason]error{
+		pool.ReasonOverflow: fairq.ErrFull,
+		pool.ReasonDeadline: pool.ErrDeadline,
+	} {
 		var box mailbox[int]
 		pool.ToDeadLetters(box.sink, reason, func(*task.Task[int], error) { t.Error("lost") })(tk)
 		require.Len(t, box.all(), 1)
 		l := box.all()[0]
 		require.WithinDuration(t, time.Now(), l.At, time.Minute)
 		l.At = time.Time{}
-		require.Equal(t, pool.DeadLetter[int]{Task: tk.Info(), Payload: 7, Reason: reason, Err: want, Attempts: 2}, l)
+		require.Equal(t, pool.DeadLetter[int]{
+			Task: tk.Info(), Payload: 7, Reason: reason, Err: want,
+			Attempts: 2,
+		}, l)
 		clear(l.Task.Metadata)
 		require.NotEmpty(t, tk.Info().Metadata, "is shared")
 	}
@@ -213,10 +233,13 @@ func TestLettersKeepTimes(t *testing.T) {
 			next, begin := openQueue[int](t, nil), time.Now()
 			var box mailbox[int]
 			forward := pool.Forward(next)
-			o := pool.Options[int]{Workers: 1, Queue: task.Options[int]{Capacity: 1}, DeadLetters: func(ctx context.Context, l *pool.DeadLetter[int]) error {
-				_ = box.sink(ctx, l)
-				return forward(ctx, l)
-			}}
+			o := pool.Options[int]{
+				Workers: 1, Queue: task.Options[int]{Capacity: 1},
+				DeadLetters: func(ctx context.Context, l *pool.DeadLetter[int]) error {
+					_ = box.sink(ctx, l)
+					return forward(ctx, l)
+				},
+			}
 			switch way {
 			case "dropped":
 				o.WhenFull = pool.DropNew
@@ -229,7 +252,8 @@ func TestLettersKeepTimes(t *testing.T) {
 				require.NoError(t, err)
 			}
 			_, err := p.Put(ctx, "a", 2, pool.PutOptions{
-				Delay: time.Hour, TTL: 3 * time.Hour, Priority: 3, Cost: 7, TTR: time.Minute, MaxAttempts: 4, Kind: "mail",
+				Delay: time.Hour, TTL: 3 * time.Hour, Priority: 3, Cost: 7, TTR: time.Minute, MaxAttempts: 4,
+				Kind:      "mail",
 				UniqueKey: "there", Metadata: map[string]string{"by": "alice"},
 			})
 			require.NoError(t, err)
@@ -256,7 +280,8 @@ func TestLettersKeepTimes(t *testing.T) {
 				require.Equal(t, task.Delayed, is.State)
 				require.Equal(t, begin.Add(time.Hour), is.Until)
 				require.Equal(t, begin.Add(4*time.Hour), is.Expires)
-				require.Equal(t, [4]any{"a", "mail", "there", 3}, [4]any{is.Key, is.Kind, is.UniqueKey, is.Priority})
+				require.Equal(t, [4]any{"a", "mail", "there", 3},
+					[4]any{is.Key, is.Kind, is.UniqueKey, is.Priority})
 				require.Equal(t, [3]any{int64(7), time.Minute, 4}, [3]any{is.Cost, is.TTR, is.MaxAttempts})
 				require.Equal(t, map[string]string{"by": "alice"}, is.Metadata)
 			}
@@ -275,15 +300,27 @@ func TestLetterPutAgain(t *testing.T) {
 		want pool.PutOptions
 	}{
 		{was: task.Info{State: task.Taken, Until: now.Add(time.Hour)}}, // that is its lease
-		{was: task.Info{State: task.Delayed, Until: now.Add(time.Hour)}, want: pool.PutOptions{Delay: time.Hour}},
-		{was: task.Info{State: task.Delayed, Until: now.Add(-time.Hour), Kind: "x", TTR: 1}, want: pool.PutOptions{Kind: "x", TTR: 1}},
+		{
+			was:  task.Info{State: task.Delayed, Until: now.Add(time.Hour)},
+			want: pool.PutOptions{Delay: time.Hour},
+		},
+		{
+			was:  task.Info{State: task.Delayed, Until: now.Add(-time.Hour), Kind: "x", TTR: 1},
+			want: pool.PutOptions{Kind: "x", TTR: 1},
+		},
 		{was: task.Info{Expires: now.Add(time.Hour)}, want: pool.PutOptions{TTL: time.Hour}},
-		{was: task.Info{Expires: now.Add(time.Hour), Deadline: now.Add(time.Hour)}, want: pool.PutOptions{Deadline: now.Add(time.Hour)}},
+		{
+			was:  task.Info{Expires: now.Add(time.Hour), Deadline: now.Add(time.Hour)},
+			want: pool.PutOptions{Deadline: now.Add(time.Hour)},
+		},
 		{
 			was:  task.Info{Expires: now.Add(time.Hour), Deadline: now.Add(2 * time.Hour)},
 			want: pool.PutOptions{TTL: time.Hour, Deadline: now.Add(2 * time.Hour)},
 		},
-		{was: task.Info{Expires: now.Add(-time.Hour)}, want: pool.PutOptions{Deadline: now.Add(-time.Hour)}},
+		{
+			was:  task.Info{Expires: now.Add(-time.Hour)},
+			want: pool.PutOptions{Deadline: now.Add(-time.Hour)},
+		},
 	} {
 		require.Equal(t, c.want, (&pool.DeadLetter[int]{Task: c.was}).PutOptions(now))
 	}

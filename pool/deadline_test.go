@@ -146,7 +146,10 @@ func testDelayAndDeadline(t *testing.T, r *rand.Rand, own bool) {
 	o := pool.Options[timed]{
 		Workers: len(x.results), DeadLetters: sink, Delay: anyTime(r), DeadlineAfter: anyDeadline(r),
 		ForTask: func(tk *task.Task[timed], _ pool.Policy) pool.Policy {
-			return pool.Policy{MaxAttempts: maxAttempts, Backoff: pool.Backoff{Base: tk.Payload.backoff, Max: tk.Payload.backoff}}
+			return pool.Policy{
+				MaxAttempts: maxAttempts,
+				Backoff:     pool.Backoff{Base: tk.Payload.backoff, Max: tk.Payload.backoff},
+			}
 		},
 	}
 	if o.DeadlineAfter > 0 && o.Delay >= o.DeadlineAfter {
@@ -156,12 +159,18 @@ func testDelayAndDeadline(t *testing.T, r *rand.Rand, own bool) {
 	if own {
 		p = openFunc(t, handler, o)
 	} else {
-		q := openQueue(t, &task.Options[timed]{OnExpire: pool.ToDeadLetters(sink, pool.ReasonDeadline, func(*task.Task[timed], error) { t.Error("lost") })})
+		q := openQueue(t, &task.Options[timed]{OnExpire: pool.ToDeadLetters(sink, pool.ReasonDeadline,
+			func(*task.Task[timed], error) {
+				t.Error("lost")
+			})})
 		p = openNew(t, q, handler, o)
 	}
 	var jobs [len(x.results)]timed
 	for i := range jobs {
-		j := timed{n: i, runs: anyTime(r), backoff: time.Second + anyTime(r), failures: r.IntN(6), listens: r.IntN(2) == 0}
+		j := timed{
+			n: i, runs: anyTime(r), backoff: time.Second + anyTime(r), failures: r.IntN(6),
+			listens: r.IntN(2) == 0,
+		}
 		var options pool.PutOptions
 		j.delay, j.deadline = o.Delay, o.DeadlineAfter
 		switch r.IntN(4) {
@@ -240,7 +249,8 @@ func TestDelayBeyondDeadline(t *testing.T) {
 func TestExpiredTaskFreesItsPlace(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		var box mailbox[int]
-		p := openFunc(t, newGate().handle, pool.Options[int]{Workers: 1, Queue: task.Options[int]{Capacity: 3}, DeadLetters: box.sink})
+		p := openFunc(t, newGate().handle,
+			pool.Options[int]{Workers: 1, Queue: task.Options[int]{Capacity: 3}, DeadLetters: box.sink})
 		p.Pause()
 		begin := time.Now()
 		for i := range 3 {
@@ -273,12 +283,21 @@ func TestContextEnds(t *testing.T) {
 		after                  time.Duration
 		cause                  error
 	}{
-		"timeout":             {timeout: time.Minute, after: time.Minute, cause: pool.ErrTimeout},
-		"timeout is sooner":   {timeout: time.Minute, deadline: time.Hour, ttr: time.Hour, after: time.Minute, cause: pool.ErrTimeout},
-		"deadline":            {deadline: time.Minute, after: time.Minute, cause: pool.ErrDeadline},
-		"deadline is sooner":  {deadline: time.Minute, timeout: time.Hour, ttr: time.Hour, after: time.Minute, cause: pool.ErrDeadline},
-		"lease":               {ttr: time.Minute, after: time.Minute, cause: task.ErrLeaseLost},
-		"lease is the sooner": {ttr: time.Minute, timeout: time.Hour, deadline: time.Hour, after: time.Minute, cause: task.ErrLeaseLost},
+		"timeout": {timeout: time.Minute, after: time.Minute, cause: pool.ErrTimeout},
+		"timeout is sooner": {
+			timeout: time.Minute, deadline: time.Hour, ttr: time.Hour,
+			after: time.Minute, cause: pool.ErrTimeout,
+		},
+		"deadline": {deadline: time.Minute, after: time.Minute, cause: pool.ErrDeadline},
+		"deadline is sooner": {
+			deadline: time.Minute, timeout: time.Hour, ttr: time.Hour,
+			after: time.Minute, cause: pool.ErrDeadline,
+		},
+		"lease": {ttr: time.Minute, after: time.Minute, cause: task.ErrLeaseLost},
+		"lease is the sooner": {
+			ttr: time.Minute, timeout: time.Hour, deadline: time.Hour,
+			after: time.Minute, cause: task.ErrLeaseLost,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, ctx context.Context) {
@@ -289,24 +308,30 @@ func TestContextEnds(t *testing.T) {
 				if errors.Is(c.cause, task.ErrLeaseLost) {
 					most = 2
 				}
-				p := openNew(t, openQueue(t, &task.Options[int]{TTR: c.ttr}), func(ctx context.Context, _ *task.Task[int]) error {
-					if again {
-						return nil
-					}
-					again = true
-					at, ok := ctx.Deadline()
-					require.Equal(t, c.timeout+c.deadline > 0, ok)
-					if ok && !errors.Is(c.cause, task.ErrLeaseLost) {
-						require.Equal(t, c.after, at.Sub(begin))
-					}
-					<-ctx.Done()
-					require.Equal(t, c.after, time.Since(begin))
-					cause = context.Cause(ctx)
-					return fmt.Errorf("handler: %w", ctx.Err())
-				}, pool.Options[int]{
-					Workers: 1, DeadLetters: box.sink, Policy: pool.Policy{Timeout: c.timeout, MaxAttempts: most},
-					Observer: pool.Observer[int]{Failed: func(_ context.Context, _ string, _ *task.Task[int], _ time.Duration, bad error) { err = bad }},
-				})
+				p := openNew(t, openQueue(t, &task.Options[int]{TTR: c.ttr}),
+					func(ctx context.Context, _ *task.Task[int]) error {
+						if again {
+							return nil
+						}
+						again = true
+						at, ok := ctx.Deadline()
+						require.Equal(t, c.timeout+c.deadline > 0, ok)
+						if ok && !errors.Is(c.cause, task.ErrLeaseLost) {
+							require.Equal(t, c.after, at.Sub(begin))
+						}
+						<-ctx.Done()
+						require.Equal(t, c.after, time.Since(begin))
+						cause = context.Cause(ctx)
+						return fmt.Errorf("handler: %w", ctx.Err())
+					}, pool.Options[int]{
+						Workers: 1, DeadLetters: box.sink,
+						Policy: pool.Policy{Timeout: c.timeout, MaxAttempts: most},
+						Observer: pool.Observer[int]{Failed: func(_ context.Context, _ string, _ *task.Task[int],
+							_ time.Duration, bad error,
+						) {
+							err = bad
+						}},
+					})
 				var options pool.PutOptions
 				if c.deadline > 0 {
 					options.Deadline = begin.Add(c.deadline)
@@ -334,14 +359,15 @@ func TestContextEnds(t *testing.T) {
 // TestLeaseThatIsExtended has a handler that takes longer than its lease was to last.
 func TestLeaseThatIsExtended(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
-		p := openNew(t, openQueue(t, &task.Options[int]{TTR: time.Minute}), func(ctx context.Context, tk *task.Task[int]) error {
-			require.NoError(t, ctx.Err())
-			for range 10 {
-				time.Sleep(30 * time.Second)
-				require.NoError(t, tk.Touch(ctx, 30*time.Second))
-			}
-			return ctx.Err()
-		}, pool.Options[int]{Workers: 1})
+		p := openNew(t, openQueue(t, &task.Options[int]{TTR: time.Minute}),
+			func(ctx context.Context, tk *task.Task[int]) error {
+				require.NoError(t, ctx.Err())
+				for range 10 {
+					time.Sleep(30 * time.Second)
+					require.NoError(t, tk.Touch(ctx, 30*time.Second))
+				}
+				return ctx.Err()
+			}, pool.Options[int]{Workers: 1})
 		require.NoError(t, p.Do(ctx, "a", 1, pool.PutOptions{}))
 		synctest.Wait()
 		require.Equal(t, [2]uint64{1, 0}, [2]uint64{p.Stats().Succeeded, p.Stats().Lost})
@@ -364,7 +390,10 @@ func TestTimeoutOfItsOwn(t *testing.T) {
 				defer cancel()
 				<-ctx.Done()
 				return ctx.Err()
-			}, pool.Options[int]{Workers: 1, Policy: pool.Policy{Timeout: time.Hour, MaxAttempts: 1}, DeadLetters: box.sink})
+			}, pool.Options[int]{
+				Workers: 1, Policy: pool.Policy{Timeout: time.Hour, MaxAttempts: 1},
+				DeadLetters: box.sink,
+			})
 			require.EqualError(t, p.Do(ctx, "a", 1, pool.PutOptions{}), "context deadline exceeded")
 			synctest.Wait()
 			require.Equal(t, context.DeadlineExceeded, box.all()[0].Err)

@@ -71,7 +71,8 @@ func (p *Pool[V]) cancelWith(ctx context.Context, c *class[V], uniqueKey string,
 
 // isOutcome reports whether an error of Queue.Wait is the outcome of a task.
 func isOutcome(err error) bool {
-	return err == nil || errors.As(err, new(*task.Error)) || errors.Is(err, task.ErrDeleted) || errors.Is(err, task.ErrExpired)
+	return err == nil || errors.As(err, new(*task.Error)) || errors.Is(err, task.ErrDeleted) ||
+		errors.Is(err, task.ErrExpired)
 }
 
 // cancelTask removes a task, if it is still in the queue. A handler that runs it, in any process,

@@ -72,7 +72,9 @@ func TestDoKnowsTheError(t *testing.T) {
 func TestDoOfAnotherProcess(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		q := openQueue[int](t, nil)
-		there := openNew(t, q, func(context.Context, *task.Task[int]) error { return pool.Permanent(errNo) }, pool.Options[int]{Workers: 1})
+		there := openNew(t, q,
+			func(context.Context, *task.Task[int]) error { return pool.Permanent(errNo) },
+			pool.Options[int]{Workers: 1})
 		here := openNew(t, q, nothing, pool.Options[int]{Workers: 1})
 		here.Pause()
 		err := here.Do(ctx, "a", 1, pool.PutOptions{})
@@ -149,10 +151,12 @@ func TestCancelWithContext(t *testing.T) {
 					cancel[2]()
 					wait(t, p)
 					s := p.Stats()
-					require.Equal(t, [5]uint64{2, 1, 1, 0, 0}, [5]uint64{s.Started, s.Succeeded, s.Cancelled, s.Lost, s.DeadLetters})
+					require.Equal(t, [5]uint64{2, 1, 1, 0, 0},
+						[5]uint64{s.Started, s.Succeeded, s.Cancelled, s.Lost, s.DeadLetters})
 					require.Empty(t, box.all())
 					require.Empty(t, out.lines[slog.LevelWarn])
-					require.Contains(t, strings.Join(out.lines[slog.LevelDebug], "\n"), "could not be settled task=1 key=a")
+					require.Contains(t, strings.Join(out.lines[slog.LevelDebug], "\n"),
+						"could not be settled task=1 key=a")
 					end(t, ctx, p)
 				})
 			})
@@ -247,12 +251,15 @@ func TestErrorOfAnotherTask(t *testing.T) {
 					assert.ErrorAs(t, bad, new(*task.Error))
 				}
 				return bad
-			}, pool.Options[string]{Workers: 1, ForTask: func(tk *task.Task[string], p pool.Policy) pool.Policy {
-				if tk.Payload == "inner" {
-					time.Sleep(time.Second)
-				}
-				return p
-			}})
+			}, pool.Options[string]{
+				Workers: 1,
+				ForTask: func(tk *task.Task[string], p pool.Policy) pool.Policy {
+					if tk.Payload == "inner" {
+						time.Sleep(time.Second)
+					}
+					return p
+				},
+			})
 			begin := time.Now()
 			require.NoError(t, p.Do(ctx, "a", "outer", pool.PutOptions{}))
 			require.Equal(t, 2*time.Second, time.Since(begin))

@@ -148,7 +148,8 @@ func clamp(d time.Duration) time.Duration { return min(max(d, 0), task.MaxDurati
 
 // isOver reports whether an error means that a queue will never have a task again.
 func isOver(err error) bool {
-	return errors.Is(err, task.ErrClosed) || errors.Is(err, task.ErrDropped) || errors.Is(err, fairq.ErrClosed)
+	return errors.Is(err, task.ErrClosed) || errors.Is(err, task.ErrDropped) ||
+		errors.Is(err, fairq.ErrClosed)
 }
 
 // safeError returns err, or a [*PanicError] if its method Error, Unwrap, Is or As panics, as with

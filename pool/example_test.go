@@ -48,7 +48,8 @@ func ExampleNew() {
 			Backoff:     pool.Backoff{Base: time.Millisecond, Max: time.Second, Jitter: pool.HalfJitter},
 		},
 		DeadLetters: func(_ context.Context, letter *pool.DeadLetter[string]) error {
-			fmt.Printf("given up on %s after %d attempts: %s: %v\n", letter.Payload, letter.Attempts, letter.Reason, letter.Err)
+			fmt.Printf("given up on %s after %d attempts: %s: %v\n", letter.Payload, letter.Attempts,
+				letter.Reason, letter.Err)
 			return nil
 		},
 		Logger: slog.New(slog.DiscardHandler),
@@ -202,9 +203,13 @@ func ExampleYield() {
 
 func ExampleChain() {
 	step := func(name string, err error) pool.Step[int] {
-		return pool.Step[int]{Name: name, Handle: func(context.Context, int) error { fmt.Println(name); return err }}
+		return pool.Step[int]{
+			Name:   name,
+			Handle: func(context.Context, int) error { fmt.Println(name); return err },
+		}
 	}
-	h := pool.Chain(step("download", nil), step("resize", errors.New("not a picture")), step("upload", nil))
+	h := pool.Chain(step("download", nil), step("resize", errors.New("not a picture")),
+		step("upload", nil))
 	fmt.Println(h(context.Background(), 1))
 	// Output:
 	// download

@@ -139,7 +139,9 @@ func cleanUp(t *testing.T, shutdown func(context.Context) error) {
 }
 
 // openFunc opens a pool with queues of its own.
-func openFunc[V any](t *testing.T, handler pool.Handler[*task.Task[V]], o pool.Options[V]) *pool.Pool[V] {
+func openFunc[V any](t *testing.T, handler pool.Handler[*task.Task[V]],
+	o pool.Options[V],
+) *pool.Pool[V] {
 	if o.Logger == nil {
 		o.Logger = quiet
 	}
@@ -157,7 +159,9 @@ func requireLeft[V any](t *testing.T, p *pool.Pool[V], err error, n int) {
 }
 
 // openNew opens a pool that drains a queue.
-func openNew[V any](t *testing.T, q *task.Queue[V], handler pool.Handler[*task.Task[V]], o pool.Options[V]) *pool.Pool[V] {
+func openNew[V any](t *testing.T, q *task.Queue[V], handler pool.Handler[*task.Task[V]],
+	o pool.Options[V],
+) *pool.Pool[V] {
 	if o.Logger == nil {
 		o.Logger = quiet
 	}

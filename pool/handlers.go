@@ -142,7 +142,9 @@ func Forward[V any](next *task.Queue[V]) Sink[V] {
 
 // putWait puts a task into another queue. It waits for room, unless the context belongs to a pool
 // that drains that queue: then it could wait for itself.
-func putWait[V any](ctx context.Context, next *task.Queue[V], key string, payload V, options PutOptions) error {
+func putWait[V any](ctx context.Context, next *task.Queue[V], key string, payload V,
+	options PutOptions,
+) error {
 	put := next.PutWait
 	if ws := setOf(ctx); ws != nil && ws.source.drains(next) {
 		put = next.Put
@@ -154,8 +156,9 @@ func putWait[V any](ctx context.Context, next *task.Queue[V], key string, payloa
 // resubmitOptions returns the options to put a task again now.
 func resubmitOptions(i *task.Info, now time.Time) PutOptions {
 	p := PutOptions{
-		Priority: i.Priority, Cost: i.Cost, Kind: i.Kind, UniqueKey: i.UniqueKey, TTR: i.TTR, MaxAttempts: i.MaxAttempts,
-		Deadline: i.Deadline, Metadata: i.Metadata,
+		Priority: i.Priority, Cost: i.Cost, Kind: i.Kind, UniqueKey: i.UniqueKey, TTR: i.TTR,
+		MaxAttempts: i.MaxAttempts,
+		Deadline:    i.Deadline, Metadata: i.Metadata,
 	}
 	if i.State == task.Delayed {
 		p.Delay = max(i.Until.Sub(now), 0)

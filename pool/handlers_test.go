@@ -107,7 +107,10 @@ func TestPanicsOfItems(t *testing.T) {
 				return ctx.Err()
 			}
 			return errNo
-		}, &pool.Options[int]{Workers: 1, DeadLetters: box.sink, Logger: quiet, Policy: pool.Policy{Timeout: time.Second}})
+		}, &pool.Options[int]{
+			Workers: 1, DeadLetters: box.sink, Logger: quiet,
+			Policy: pool.Policy{Timeout: time.Second},
+		})
 		for n := range 5 {
 			require.NoError(t, q.Push(n))
 		}
@@ -130,7 +133,8 @@ func TestPanicsOfItems(t *testing.T) {
 			}
 		}
 		s := w.Stats()
-		require.Equal(t, [5]uint64{5, 1, 4, 1, 4}, [5]uint64{s.Started, s.Succeeded, s.Failed, s.Panics, s.DeadLetters})
+		require.Equal(t, [5]uint64{5, 1, 4, 1, 4},
+			[5]uint64{s.Started, s.Succeeded, s.Failed, s.Panics, s.DeadLetters})
 		require.NoError(t, w.Shutdown(ctx))
 	})
 }
@@ -155,7 +159,8 @@ func TestMux(t *testing.T) {
 		synctest.Wait()
 		require.EqualValues(t, 2, p.Stats().Started)
 		p.SetKinds(nil)
-		require.EqualError(t, p.Queue("").Wait(ctx, "x"), `pool: invalid: there is no handler for kind "other"`)
+		require.EqualError(t, p.Queue("").Wait(ctx, "x"),
+			`pool: invalid: there is no handler for kind "other"`)
 		synctest.Wait()
 		require.Equal(t, [2]uint64{1, 0}, [2]uint64{p.Stats().Failed, p.Stats().Retried})
 		end(t, ctx, p)
@@ -168,10 +173,12 @@ func TestTransit(t *testing.T) {
 		g := newGate()
 		next := openQueue(t, &task.Options[int]{Capacity: 2})
 		second := openNew(t, next, func(ctx context.Context, tk *task.Task[int]) error {
-			assert.Equal(t, [4]any{"alice", "mail", 3, 4}, [4]any{tk.Key, tk.Kind, tk.Priority, tk.Info().MaxAttempts})
+			assert.Equal(t, [4]any{"alice", "mail", 3, 4},
+				[4]any{tk.Key, tk.Kind, tk.Priority, tk.Info().MaxAttempts})
 			return g.handle(ctx, tk)
 		}, pool.Options[int]{Workers: 1})
-		first := openFunc(t, pool.Transit(next), pool.Options[int]{Workers: 1, Queue: task.Options[int]{Capacity: 2}, WhenFull: pool.Reject})
+		first := openFunc(t, pool.Transit(next),
+			pool.Options[int]{Workers: 1, Queue: task.Options[int]{Capacity: 2}, WhenFull: pool.Reject})
 		options := pool.PutOptions{Kind: "mail", Priority: 3, MaxAttempts: 4}
 		put := 0
 		for range 10 {

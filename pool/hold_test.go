@@ -105,7 +105,9 @@ func TestInOrder(t *testing.T) {
 
 var inOrder = &task.Options[int]{MaxInFlightPerKey: 1, KeepPlace: true, TTR: time.Minute}
 
-func doInOrder(t *testing.T, ctx context.Context, open func(*testing.T) *task.Queue[int], seed uint64) {
+func doInOrder(t *testing.T, ctx context.Context,
+	open func(*testing.T) *task.Queue[int], seed uint64,
+) {
 	const keys, tasks = 5, 20
 	rnd, handlers := rand.New(rand.NewPCG(seed, 0)), rand.New(rand.NewPCG(seed, 1))
 	var mu sync.Mutex
@@ -150,7 +152,10 @@ func doInOrder(t *testing.T, ctx context.Context, open func(*testing.T) *task.Qu
 	}
 	var box mailbox[int]
 	o := pool.Options[int]{
-		Workers: 3, Policy: pool.Policy{MaxAttempts: -1, InOrder: true, Backoff: pool.Backoff{Max: 4 * time.Second, Jitter: pool.FullJitter}},
+		Workers: 3, Policy: pool.Policy{
+			MaxAttempts: -1, InOrder: true,
+			Backoff: pool.Backoff{Max: 4 * time.Second, Jitter: pool.FullJitter},
+		},
 		DeadLetters: box.sink,
 	}
 	var p *pool.Pool[int]

@@ -61,7 +61,9 @@ func fails(_ context.Context, n int) error {
 
 // forHooks runs a test for each hook of these, which panics, or ends the goroutine that calls it,
 // as those do that call FailNow in a test.
-func forHooks(t *testing.T, hooks []string, f func(t *testing.T, ctx context.Context, hook string, exits bool, call func(name string))) {
+func forHooks(t *testing.T, hooks []string,
+	f func(t *testing.T, ctx context.Context, hook string, exits bool, call func(name string)),
+) {
 	for _, hook := range hooks {
 		for _, exits := range []bool{false, true} {
 			t.Run(fmt.Sprint(hook, exits), func(t *testing.T) {
@@ -86,10 +88,16 @@ func forHooks(t *testing.T, hooks []string, f func(t *testing.T, ctx context.Con
 // TestHooksThatFail has a pool with a function that panics, or exits: the pool goes on as usual.
 // TestAccounting has the other functions.
 func TestHooksThatFail(t *testing.T) {
-	hooks := []string{"Scaled", "Started", "Succeeded", "Failed", "Retried", "Expired", "Log", "DeadLetter", "DeadLetters", "ForTask"}
-	forHooks(t, hooks, func(t *testing.T, ctx context.Context, hook string, exits bool, call func(string)) {
+	hooks := []string{
+		"Scaled", "Started", "Succeeded", "Failed", "Retried", "Expired", "Log",
+		"DeadLetter", "DeadLetters", "ForTask",
+	}
+	forHooks(t, hooks, func(t *testing.T, ctx context.Context, hook string, exits bool,
+		call func(string),
+	) {
 		o := pool.Options[int]{
-			Scale: pool.Scale{Max: 2, IdleTimeout: time.Second}, Observer: brokenObserver(call), Logger: quiet,
+			Scale: pool.Scale{Max: 2, IdleTimeout: time.Second}, Observer: brokenObserver(call),
+			Logger:      quiet,
 			DeadLetters: func(context.Context, *pool.DeadLetter[int]) error { call("DeadLetters"); return nil },
 			Policy:      pool.Policy{MaxAttempts: 2},
 			ForTask:     func(_ *task.Task[int], p pool.Policy) pool.Policy { call("ForTask"); return p },
@@ -97,11 +105,14 @@ func TestHooksThatFail(t *testing.T) {
 		if hook == "Log" {
 			o.Logger = slog.New(map[bool]slog.Handler{false: brokenLog{}, true: exitingLog{}}[exits])
 		}
-		p := openFunc(t, func(ctx context.Context, tk *task.Task[int]) error { return fails(ctx, tk.Payload) }, o)
+		p := openFunc(t, func(ctx context.Context, tk *task.Task[int]) error {
+			return fails(ctx, tk.Payload)
+		}, o)
 		for i := range 2 {
 			require.NoError(t, p.Submit(ctx, "a", i))
 		}
-		_, err := p.Put(ctx, "a", 0, pool.PutOptions{Delay: time.Hour, Deadline: time.Now().Add(time.Minute)})
+		_, err := p.Put(ctx, "a", 0,
+			pool.PutOptions{Delay: time.Hour, Deadline: time.Now().Add(time.Minute)})
 		require.NoError(t, err)
 		time.Sleep(2 * time.Minute)
 		wait(t, p)
@@ -123,7 +134,9 @@ func TestHooksThatFail(t *testing.T) {
 // TestHooksOfItemsThatFail is TestHooksThatFail for a FairQueue: a failed item has its letter.
 func TestHooksOfItemsThatFail(t *testing.T) {
 	hooks := []string{"Scaled", "Started", "Succeeded", "Failed", "DeadLetter", "DeadLetters", "Log"}
-	forHooks(t, hooks, func(t *testing.T, ctx context.Context, hook string, exits bool, call func(string)) {
+	forHooks(t, hooks, func(t *testing.T, ctx context.Context, hook string, exits bool,
+		call func(string),
+	) {
 		var box mailbox[int]
 		q := fairq.New(func(int) int { return 0 }, nil)
 		o := pool.Options[int]{
@@ -146,7 +159,8 @@ func TestHooksOfItemsThatFail(t *testing.T) {
 		if hook == "Started" && exits {
 			failed = 3
 		}
-		require.Equal(t, [2]int{3 - failed, failed}, [2]int{int(w.Stats().Succeeded), int(w.Stats().Failed)})
+		require.Equal(t, [2]int{3 - failed, failed},
+			[2]int{int(w.Stats().Succeeded), int(w.Stats().Failed)})
 		require.Len(t, box.all(), map[bool]int{false: failed}[hook == "DeadLetters"])
 	})
 }

@@ -21,7 +21,9 @@ func TestLettersAtShutdown(t *testing.T) {
 	for _, way := range []string{"failed", "failed, New", "expired", "evicted", "dropped", "left"} {
 		for _, takes := range []time.Duration{500, 1500, 2500, 3500, 4500, 60_000} {
 			t.Run(fmt.Sprint(way, takes), func(t *testing.T) {
-				inBubble(t, func(t *testing.T, ctx context.Context) { testLettersAtShutdown(t, ctx, way, takes*time.Millisecond) })
+				inBubble(t, func(t *testing.T, ctx context.Context) {
+					testLettersAtShutdown(t, ctx, way, takes*time.Millisecond)
+				})
 			})
 		}
 	}
@@ -41,17 +43,23 @@ func testLettersAtShutdown(t *testing.T, ctx context.Context, way string, takes 
 			time.Sleep(takes)
 			return nil
 		},
-		Observer: pool.Observer[int]{DeadLetter: func(_ context.Context, _ *pool.DeadLetter[int], err error) { told = append(told, err) }},
+		Observer: pool.Observer[int]{DeadLetter: func(_ context.Context, _ *pool.DeadLetter[int],
+			err error,
+		) {
+			told = append(told, err)
+		}},
 	}
 	open := func() *pool.Pool[int] {
-		return openFunc(t, func(context.Context, *task.Task[int]) error { return pool.Permanent(errNo) }, o)
+		return openFunc(t, func(context.Context, *task.Task[int]) error { return pool.Permanent(errNo) },
+			o)
 	}
 	var p *pool.Pool[int]
 	var put pool.PutOptions
 	switch way {
 	case "failed, New":
 		o.Queue.Capacity = 0
-		p = openNew(t, openQueue[int](t, nil), func(context.Context, *task.Task[int]) error { return pool.Permanent(errNo) }, o)
+		p = openNew(t, openQueue[int](t, nil),
+			func(context.Context, *task.Task[int]) error { return pool.Permanent(errNo) }, o)
 	case "evicted":
 		o.Queue.WhenFull = fairq.EvictOldest
 		p = open()
@@ -118,8 +126,10 @@ func TestSubmitToOwnFullPool(t *testing.T) {
 				go func() { result <- p.Submit(ctx, "a", 0) }()
 				return <-result
 			},
-			"Do":      func(ctx context.Context) error { return p.Do(ctx, "a", 0, pool.PutOptions{}) },
-			"Transit": func(ctx context.Context) error { return pool.Transit(p.Queue("full"))(ctx, &task.Task[int]{Key: "a"}) },
+			"Do": func(ctx context.Context) error { return p.Do(ctx, "a", 0, pool.PutOptions{}) },
+			"Transit": func(ctx context.Context) error {
+				return pool.Transit(p.Queue("full"))(ctx, &task.Task[int]{Key: "a"})
+			},
 			"Forward": func(ctx context.Context) error {
 				return pool.Forward(p.Queue("full"))(ctx, &pool.DeadLetter[int]{Task: task.Info{Key: "a"}})
 			},
@@ -138,7 +148,8 @@ func TestSubmitToOwnFullPool(t *testing.T) {
 			try(ctx, "handler ")
 			return pool.Permanent(errNo)
 		}, pool.Options[int]{
-			Workers: 1, Queue: task.Options[int]{Capacity: 1}, Classes: []pool.Class[int]{{Name: "full"}, {Name: "other"}},
+			Workers: 1, Queue: task.Options[int]{Capacity: 1},
+			Classes: []pool.Class[int]{{Name: "full"}, {Name: "other"}},
 			DeadLetters: func(ctx context.Context, l *pool.DeadLetter[int]) error {
 				if l.Reason == pool.ReasonFailed {
 					try(ctx, "sink ")

@@ -16,7 +16,8 @@ import (
 func TestUrgentWorkHasHeadRoom(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		g := newGate()
-		p := openFunc(t, g.handle, pool.Options[int]{Workers: 10, Limits: []pool.Limit{{Priority: 1, Running: 8}}})
+		p := openFunc(t, g.handle,
+			pool.Options[int]{Workers: 10, Limits: []pool.Limit{{Priority: 1, Running: 8}}})
 		put := func(n, priority int) {
 			for range n {
 				_, err := p.Put(ctx, "a", priority, pool.PutOptions{Priority: priority})
@@ -55,7 +56,8 @@ func TestLimitsWithYield(t *testing.T) {
 }
 
 func TestLimitErrors(t *testing.T) {
-	p := openFunc(t, func(context.Context, *task.Task[int]) error { return nil }, pool.Options[int]{Workers: 1})
+	p := openFunc(t, func(context.Context, *task.Task[int]) error { return nil },
+		pool.Options[int]{Workers: 1})
 	for want, limits := range map[string][]pool.Limit{
 		"Priority is -1; the limits are 0 and 32767":                                                 {{Priority: -1}},
 		"Priority is 32768; the limits are 0 and 32767":                                              {{Priority: 1, Running: 1}, {Priority: 32768}},
@@ -68,7 +70,8 @@ func TestLimitErrors(t *testing.T) {
 		err := p.SetLimits(limits)
 		require.ErrorIs(t, err, pool.ErrInvalid)
 		require.EqualError(t, err, "pool: invalid: SetLimits: "+want)
-		require.EqualError(t, pool.Options[int]{Limits: limits}.Validate(), "pool: invalid: Options.Limits: "+want)
+		require.EqualError(t, pool.Options[int]{Limits: limits}.Validate(),
+			"pool: invalid: Options.Limits: "+want)
 	}
 	end(t, t.Context(), p)
 }

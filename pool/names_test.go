@@ -35,16 +35,21 @@ func TestPutOptionsAreThoseOfTask(t *testing.T) {
 		reflect.ValueOf(&want).Elem().FieldByName(f.Name).Set(g)
 		require.Equal(t, want, o.Task(), f.Name)
 	}
-	require.Len(t, reflect.VisibleFields(mine.Type()), 2+reflect.TypeFor[task.PutOptions]().NumField(), "with Class and CancelWithContext")
+	require.Len(t, reflect.VisibleFields(mine.Type()),
+		2+reflect.TypeFor[task.PutOptions]().NumField(), "with Class and CancelWithContext")
 }
 
 // TestErrorsNeedOneImport: what the packages below return has the same names here.
 func TestErrorsNeedOneImport(t *testing.T) {
 	for err, there := range map[error]error{
-		pool.ErrInvalid: task.ErrInvalid, pool.ErrFull: fairq.ErrFull, pool.ErrKeyFull: fairq.ErrKeyFull, pool.ErrWeight: fairq.ErrWeight,
-		pool.ErrCost: fairq.ErrCost, pool.ErrPanic: task.ErrPanic, pool.ErrDuplicate: task.ErrDuplicate,
-		pool.ErrGroupCancelled: task.ErrGroupCancelled, pool.ErrClosed: task.ErrClosed, pool.ErrDropped: task.ErrDropped,
-		pool.ErrDeleted: task.ErrDeleted, pool.ErrExpired: task.ErrExpired, pool.ErrLeaseLost: task.ErrLeaseLost,
+		pool.ErrInvalid: task.ErrInvalid, pool.ErrFull: fairq.ErrFull, pool.ErrKeyFull: fairq.ErrKeyFull,
+		pool.ErrWeight: fairq.ErrWeight,
+		pool.ErrCost:   fairq.ErrCost, pool.ErrPanic: task.ErrPanic,
+		pool.ErrDuplicate:      task.ErrDuplicate,
+		pool.ErrGroupCancelled: task.ErrGroupCancelled, pool.ErrClosed: task.ErrClosed,
+		pool.ErrDropped: task.ErrDropped,
+		pool.ErrDeleted: task.ErrDeleted, pool.ErrExpired: task.ErrExpired,
+		pool.ErrLeaseLost: task.ErrLeaseLost,
 	} {
 		require.Equal(t, there, err)
 	}

@@ -45,18 +45,28 @@ func (o *observed) observer() pool.Observer[int] {
 	type span = time.Duration
 	none := &task.Task[int]{}
 	return pool.Observer[int]{
-		Offered:   func(ctx context.Context, c string, t tk) { o.say(ctx, "offered", c, t) },
-		Refused:   func(ctx context.Context, c string, t tk, err error) { o.say(ctx, "refused", c, t, err) },
-		Started:   func(ctx context.Context, c string, t tk, waited span) { o.say(ctx, "started", c, t, waited) },
-		Succeeded: func(ctx context.Context, c string, t tk, ran span) { o.say(ctx, "succeeded", c, t, ran) },
+		Offered: func(ctx context.Context, c string, t tk) { o.say(ctx, "offered", c, t) },
+		Refused: func(ctx context.Context, c string, t tk, err error) {
+			o.say(ctx, "refused", c, t, err)
+		},
+		Started: func(ctx context.Context, c string, t tk, waited span) {
+			o.say(ctx, "started", c, t, waited)
+		},
+		Succeeded: func(ctx context.Context, c string, t tk, ran span) {
+			o.say(ctx, "succeeded", c, t, ran)
+		},
 		Retried: func(ctx context.Context, c string, t tk, ran, delay span, err error) {
 			o.say(ctx, "retried", c, t, ran, delay, err)
 		},
-		Failed: func(ctx context.Context, c string, t tk, ran span, err error) { o.say(ctx, "failed", c, t, ran, err) },
+		Failed: func(ctx context.Context, c string, t tk, ran span, err error) {
+			o.say(ctx, "failed", c, t, ran, err)
+		},
 		Cancelled: func(ctx context.Context, c string, t tk, ran span, err error) {
 			o.say(ctx, "cancelled", c, t, ran, err)
 		},
-		Lost:    func(ctx context.Context, c string, t tk, ran span, err error) { o.say(ctx, "lost", c, t, ran, err) },
+		Lost: func(ctx context.Context, c string, t tk, ran span, err error) {
+			o.say(ctx, "lost", c, t, ran, err)
+		},
 		Dropped: func(ctx context.Context, c string, t tk) { o.say(ctx, "dropped", c, t) },
 		Expired: func(ctx context.Context, c string, t tk) { o.say(ctx, "expired", c, t) },
 		DeadLetter: func(ctx context.Context, l *pool.DeadLetter[int], err error) {
@@ -87,8 +97,14 @@ func TestObserver(t *testing.T) {
 			return ctx.Err()
 		}, pool.Options[int]{
 			Workers: 1, WhenFull: pool.DropNew, Queue: task.Options[int]{Capacity: 1},
-			Classes:     []pool.Class[int]{{Name: "x"}, {Name: "y", Queue: openQueue(t, &task.Options[int]{TTR: 15 * time.Second})}},
-			Policy:      pool.Policy{MaxAttempts: 2, Backoff: pool.Backoff{Base: time.Minute, Max: time.Minute}},
+			Classes: []pool.Class[int]{
+				{Name: "x"},
+				{Name: "y", Queue: openQueue(t, &task.Options[int]{TTR: 15 * time.Second})},
+			},
+			Policy: pool.Policy{
+				MaxAttempts: 2,
+				Backoff:     pool.Backoff{Base: time.Minute, Max: time.Minute},
+			},
 			Observer:    o.observer(),
 			DeadLetters: func(context.Context, *pool.DeadLetter[int]) error { return nil },
 		})
@@ -102,7 +118,8 @@ func TestObserver(t *testing.T) {
 		}
 		over, cancel := context.WithTimeout(ctx, 12*time.Second)
 		defer cancel()
-		require.ErrorIs(t, p.Do(over, "a", 4, pool.PutOptions{CancelWithContext: true}), context.DeadlineExceeded)
+		require.ErrorIs(t, p.Do(over, "a", 4, pool.PutOptions{CancelWithContext: true}),
+			context.DeadlineExceeded)
 		wait(t, p)
 		p.Pause()
 		put(5, pool.PutOptions{Deadline: time.Now().Add(time.Minute)})
@@ -149,7 +166,8 @@ func TestObserverOfItems(t *testing.T) {
 		require.NoError(t, w.Wait(ctx))
 		require.NoError(t, w.Shutdown(ctx))
 		require.Equal(t, []string{
-			"scaled  0 0 0 0 1", "started  0 0 0 0s", "succeeded  0 0 0 1s", "started  0 1 0 0s", "failed  0 1 0 1s no",
+			"scaled  0 0 0 0 1", "started  0 0 0 0s", "succeeded  0 0 0 1s", "started  0 1 0 0s",
+			"failed  0 1 0 1s no",
 			"scaled  0 0 0 1 0",
 		}, o.lines)
 		require.Equal(t, []string{"pool: an item failed error=no"}, out.lines[slog.LevelWarn])
@@ -204,14 +222,18 @@ func TestLog(t *testing.T) {
 		require.Empty(t, out.lines[slog.LevelError])
 		failed := out.lines[slog.LevelWarn]
 		require.Len(t, failed, 2)
-		require.Equal(t, "pool: a task failed for good task=2 reason=failed attempts=2 error=no", failed[0])
-		require.Contains(t, failed[1], "pool: a task failed for good task=3 key=k reason=failed attempts=2 error=task: panic in the handler: boo stack=goroutine")
+		require.Equal(t, "pool: a task failed for good task=2 reason=failed attempts=2 error=no",
+			failed[0])
+		require.Contains(t, failed[1],
+			"pool: a task failed for good task=3 key=k reason=failed attempts=2 error=task: panic in the handler: boo stack=goroutine")
 		require.Equal(t, 1, strings.Count(failed[1], "panicHere("), "the stack stands once")
-		require.Contains(t, out.lines[slog.LevelDebug], "pool: to be tried again task=2 attempts=1 delay=1s error=no")
+		require.Contains(t, out.lines[slog.LevelDebug],
+			"pool: to be tried again task=2 attempts=1 delay=1s error=no")
 		require.Contains(t, out.lines[slog.LevelDebug], "pool: number of workers from=0 to=1")
 		end(t, ctx, p)
 		require.Contains(t, out.lines[slog.LevelDebug], "pool: shutting down workers=1 idle=1 nested=0")
-		require.Contains(t, out.lines[slog.LevelDebug], "pool: shut down succeeded=98 failed=2 retried=2 returned=0 letters=0 leftovers=0")
+		require.Contains(t, out.lines[slog.LevelDebug],
+			"pool: shut down succeeded=98 failed=2 retried=2 returned=0 letters=0 leftovers=0")
 		require.Empty(t, out.lines[slog.LevelInfo])
 	})
 }
@@ -228,10 +250,12 @@ func TestLogOfForcedShutdown(t *testing.T) {
 		soon, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		require.Error(t, p.Shutdown(soon))
-		require.Equal(t, []string{"pool: handlers are cancelled running=2 nested=0"}, out.lines[slog.LevelWarn])
+		require.Equal(t, []string{"pool: handlers are cancelled running=2 nested=0"},
+			out.lines[slog.LevelWarn])
 		require.Empty(t, out.lines[slog.LevelInfo])
 		require.Contains(t, out.lines[slog.LevelDebug], "pool: shutting down workers=2 idle=0 nested=0")
-		require.Contains(t, out.lines[slog.LevelDebug], "pool: shut down succeeded=0 failed=0 retried=0 returned=2 letters=0 leftovers=5")
+		require.Contains(t, out.lines[slog.LevelDebug],
+			"pool: shut down succeeded=0 failed=0 retried=0 returned=2 letters=0 leftovers=5")
 		require.Equal(t, uint64(5), p.Stats().Leftovers)
 	})
 }

@@ -72,7 +72,8 @@ func about[V any](class string, t *task.Task[V], err error, more ...any) (args [
 
 // times reports whether one of the functions gets a duration.
 func (o *Observer[V]) times() bool {
-	return o.Started != nil || o.Succeeded != nil || o.Retried != nil || o.Failed != nil || o.Cancelled != nil || o.Lost != nil
+	return o.Started != nil || o.Succeeded != nil || o.Retried != nil || o.Failed != nil ||
+		o.Cancelled != nil || o.Lost != nil
 }
 
 // observe calls a function of the Observer. A panic in it must neither end the process nor change
@@ -80,7 +81,8 @@ func (o *Observer[V]) times() bool {
 func (ws *workerSet) observe(name string, call func()) {
 	defer func() {
 		if v := recover(); v != nil {
-			ws.log.Error("pool: a function of the Observer panicked", "func", name, "panic", v, "stack", string(debug.Stack()))
+			ws.log.Error("pool: a function of the Observer panicked", "func", name, "panic", v, "stack",
+				string(debug.Stack()))
 		}
 	}()
 	call()

@@ -210,10 +210,12 @@ func (o *Options[V]) complete() (*workerSettings, error) {
 	for i := range o.Classes {
 		c := &o.Classes[i]
 		if c.Weight < 0 || c.Weight > fairq.MaxWeight {
-			return nil, invalid("Options.Classes[%d].Weight is %d; the limits are 0 and %d", i, c.Weight, fairq.MaxWeight)
+			return nil, invalid("Options.Classes[%d].Weight is %d; the limits are 0 and %d", i, c.Weight,
+				fairq.MaxWeight)
 		}
 		if c.Capacity < 0 || c.Capacity > fairq.MaxLen {
-			return nil, invalid("Options.Classes[%d].Capacity is %d; the limits are 0 and %d", i, c.Capacity, fairq.MaxLen)
+			return nil, invalid("Options.Classes[%d].Capacity is %d; the limits are 0 and %d", i,
+				c.Capacity, fairq.MaxLen)
 		}
 		if c.Queue != nil && c.Capacity != 0 {
 			return nil, invalid("Options.Classes[%d].Capacity is %d; it must be 0 for a Queue that is there already", i, c.Capacity)
@@ -236,7 +238,8 @@ func (o *Options[V]) complete() (*workerSettings, error) {
 		case c.Capacity == 0 && o.WhenFull != Block && o.Queue.KeyCapacity == 0:
 			return nil, invalid("Options.Queue.Capacity is 0; with Options.WhenFull %v it must be set, for a queue without limit is never full", o.WhenFull)
 		case c.Capacity > 0 && o.Queue.KeyCapacity > c.Capacity:
-			return nil, invalid("Options.Queue.KeyCapacity is %d; the limit is %s, %d", o.Queue.KeyCapacity, capacity, c.Capacity)
+			return nil, invalid("Options.Queue.KeyCapacity is %d; the limit is %s, %d", o.Queue.KeyCapacity,
+				capacity, c.Capacity)
 		}
 	}
 	if err := validateLimits("Options.Limits", o.Limits); err != nil {
@@ -250,7 +253,8 @@ func (o *Options[V]) complete() (*workerSettings, error) {
 	bad := queue.Validate()
 	switch {
 	case o.WhenFull > DropNew:
-		return nil, invalid("Options.WhenFull is %d; the limits are Block, %d, and DropNew, %d", o.WhenFull, Block, DropNew)
+		return nil, invalid("Options.WhenFull is %d; the limits are Block, %d, and DropNew, %d",
+			o.WhenFull, Block, DropNew)
 	case o.WhenFull == DropNew && o.DeadLetters == nil:
 		return nil, invalid("Options.DeadLetters is nil; with Options.WhenFull %v it must be set, or tasks would be lost in silence", o.WhenFull)
 	case evicts && o.DeadLetters == nil:
@@ -261,9 +265,13 @@ func (o *Options[V]) complete() (*workerSettings, error) {
 		return nil, invalid("Options.Queue has an OnEvict, OnExpire or AsIs; these are the pool's")
 	case bad != nil:
 		return nil, invalid("Options.Queue: %v", bad)
-	case o.CostUnit > 0 && slices.ContainsFunc(o.Classes, func(c Class[V]) bool { return c.Queue != nil && !c.Queue.TakesCosts() }):
+	case o.CostUnit > 0 &&
+		slices.ContainsFunc(o.Classes,
+			func(c Class[V]) bool { return c.Queue != nil && !c.Queue.TakesCosts() }):
 		return nil, invalid("Options.CostUnit is %v; a queue that is not the pool's own must have a PriorCost for that", o.CostUnit)
-	case o.Policy.InOrder && slices.ContainsFunc(o.Classes, func(c Class[V]) bool { return c.Queue != nil && !c.Queue.KeepsOrder() }):
+	case o.Policy.InOrder &&
+		slices.ContainsFunc(o.Classes,
+			func(c Class[V]) bool { return c.Queue != nil && !c.Queue.KeepsOrder() }):
 		return nil, invalid("Options.Policy.InOrder is true; a queue that is not the pool's own must have a MaxInFlightPerKey of 1 and KeepPlace for that")
 	case o.Policy.InOrder && o.Queue.MaxInFlightPerKey > 1:
 		return nil, invalid("Options.Queue.MaxInFlightPerKey is %d; it must be 0 or 1, with Options.Policy.InOrder", o.Queue.MaxInFlightPerKey)
@@ -272,7 +280,8 @@ func (o *Options[V]) complete() (*workerSettings, error) {
 	case o.Delay < 0 || o.Delay > task.MaxDuration:
 		return nil, invalid("Options.Delay is %v; the limits are 0 and %v", o.Delay, task.MaxDuration)
 	case o.DeadlineAfter < 0 || o.DeadlineAfter > task.MaxDuration:
-		return nil, invalid("Options.DeadlineAfter is %v; the limits are 0 and %v", o.DeadlineAfter, task.MaxDuration)
+		return nil, invalid("Options.DeadlineAfter is %v; the limits are 0 and %v", o.DeadlineAfter,
+			task.MaxDuration)
 	case o.DeadlineAfter > 0 && o.Delay >= o.DeadlineAfter:
 		return nil, invalid("Options.Delay is %v; it must be less than Options.DeadlineAfter, %v, or no task would ever be started", o.Delay, o.DeadlineAfter)
 	case o.Kinds != nil && len(o.Kinds) == 0:
@@ -285,7 +294,8 @@ func (o *Options[V]) complete() (*workerSettings, error) {
 func (o *Options[V]) completeForItems() (*workerSettings, error) {
 	rest := *o
 	rest.Workers, rest.Scale, rest.Schedule, rest.Policy.Timeout = 0, Scale{}, Schedule{}, 0
-	rest.DeadLetters, rest.AbandonAfter, rest.Observer, rest.Logger, rest.CostUnit = nil, 0, Observer[V]{}, nil, 0
+	rest.DeadLetters, rest.AbandonAfter, rest.Observer, rest.Logger, rest.CostUnit = nil, 0,
+		Observer[V]{}, nil, 0
 	if !reflect.ValueOf(rest).IsZero() {
 		return nil, invalid("Options for a FairQueue: only Workers, Scale, Schedule, Policy.Timeout, DeadLetters, AbandonAfter, CostUnit, Observer and Logger may be set")
 	}
@@ -301,7 +311,8 @@ func (o *Options[V]) completeCommon() (*workerSettings, error) {
 	case o.Workers > 0 && (base.Min != 0 || base.Max != 0):
 		return nil, invalid("Options.Workers is %d and Options.Scale has %d to %d workers; one of the two must be 0", o.Workers, base.Min, base.Max)
 	case o.CostUnit < 0 || o.CostUnit > task.MaxDuration:
-		return nil, invalid("Options.CostUnit is %v; the limits are 0 and %v", o.CostUnit, task.MaxDuration)
+		return nil, invalid("Options.CostUnit is %v; the limits are 0 and %v", o.CostUnit,
+			task.MaxDuration)
 	case o.AbandonAfter < 0:
 		return nil, invalid("Options.AbandonAfter is %v; it must be 0 or more", o.AbandonAfter)
 	case o.Policy.Timeout < 0:
@@ -318,7 +329,8 @@ func (o *Options[V]) completeCommon() (*workerSettings, error) {
 		return nil, err
 	}
 	s := &workerSettings{
-		onScaled: o.Observer.Scaled, log: o.Logger, abandonAfter: cmp.Or(o.AbandonAfter, time.Second), costUnit: o.CostUnit, base: base, ranges: slices.Clone(o.Schedule.Ranges),
+		onScaled: o.Observer.Scaled, log: o.Logger, abandonAfter: cmp.Or(o.AbandonAfter, time.Second),
+		costUnit: o.CostUnit, base: base, ranges: slices.Clone(o.Schedule.Ranges),
 	}
 	if s.log == nil {
 		s.log = slog.Default()
@@ -329,9 +341,11 @@ func (o *Options[V]) completeCommon() (*workerSettings, error) {
 		name := "Options.Schedule: the scale of " + strconv.Quote(r.Time)
 		switch {
 		case r.Pause && r.Scale != Scale{}:
-			return nil, invalid("%s is %d to %d workers; with Pause it must not be set", name, r.Scale.Min, r.Scale.Max)
+			return nil, invalid("%s is %d to %d workers; with Pause it must not be set", name, r.Scale.Min,
+				r.Scale.Max)
 		case !r.Pause && r.Scale.Min == 0 && r.Scale.Max == 0:
-			return nil, invalid("%s: Max is 0; the limits are 1 and %d, or Pause must be set", name, MaxWorkers)
+			return nil, invalid("%s: Max is 0; the limits are 1 and %d, or Pause must be set", name,
+				MaxWorkers)
 		}
 		if err := r.Scale.complete(name, base.IdleTimeout); err != nil {
 			return nil, err

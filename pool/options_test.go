@@ -35,7 +35,8 @@ func TestOptionErrors(t *testing.T) {
 		},
 		"Options.Queue.KeyCapacity is 6; the limit is Options.Queue.Capacity, 5": {Queue: task.Options[int]{Capacity: 5, KeyCapacity: 6}},
 		"Options.Queue.KeyCapacity is 6; the limit is Options.Classes[1].Capacity, 5": {
-			Queue: task.Options[int]{Capacity: 9, KeyCapacity: 6}, Classes: []pool.Class[int]{{Name: "a"}, {Name: "b", Capacity: 5}},
+			Queue:   task.Options[int]{Capacity: 9, KeyCapacity: 6},
+			Classes: []pool.Class[int]{{Name: "a"}, {Name: "b", Capacity: 5}},
 		},
 		"Options.Delay is 1m0s; it must be less than Options.DeadlineAfter, 1m0s, or no task would ever be started":  {Delay: time.Minute, DeadlineAfter: time.Minute},
 		"Options.Kinds is empty; it must be nil, for all kinds, or name one, or no task would ever be started":       {Kinds: pool.Mux[int]{}.Kinds()},
@@ -94,11 +95,14 @@ func TestMisuse(t *testing.T) {
 	require.PanicsWithValue(t, "pool: New: the queue is nil", func() { pool.New(nil, nothing, nil) })
 	require.PanicsWithValue(t, "pool: the handler is nil", func() { pool.New(q, nil, nil) })
 	require.PanicsWithValue(t, "pool: the handler is nil", func() { pool.Func[int](nil, nil) })
-	require.PanicsWithValue(t, "pool: NewWorkers: the queue or the handler is nil", func() { pool.NewWorkers[int](nil, handle, nil) })
-	require.PanicsWithValue(t, "pool: NewWorkers: the queue or the handler is nil", func() { pool.NewWorkers(items, nil, nil) })
-	require.PanicsWithError(t, "pool: invalid: New: the options have classes; these are for Func", func() {
-		pool.New(q, nothing, &pool.Options[int]{Classes: []pool.Class[int]{{}}})
-	})
+	require.PanicsWithValue(t, "pool: NewWorkers: the queue or the handler is nil",
+		func() { pool.NewWorkers[int](nil, handle, nil) })
+	require.PanicsWithValue(t, "pool: NewWorkers: the queue or the handler is nil",
+		func() { pool.NewWorkers(items, nil, nil) })
+	require.PanicsWithError(t, "pool: invalid: New: the options have classes; these are for Func",
+		func() {
+			pool.New(q, nothing, &pool.Options[int]{Classes: []pool.Class[int]{{}}})
+		})
 	for _, o := range []pool.Options[int]{
 		{ForTask: func(_ *task.Task[int], p pool.Policy) pool.Policy { return p }},
 		{Policy: pool.Policy{MaxAttempts: 1}},
@@ -117,16 +121,19 @@ func TestMisuse(t *testing.T) {
 		{Prefetch: 1},
 		{Queue: task.Options[int]{CountKeys: 1}},
 	} {
-		require.PanicsWithError(t, "pool: invalid: Options for a FairQueue: only Workers, Scale, Schedule, Policy.Timeout, DeadLetters, AbandonAfter, CostUnit, Observer and Logger may be set",
+		require.PanicsWithError(t,
+			"pool: invalid: Options for a FairQueue: only Workers, Scale, Schedule, Policy.Timeout, DeadLetters, AbandonAfter, CostUnit, Observer and Logger may be set",
 			func() { pool.NewWorkers(items, handle, &o) })
 	}
-	require.PanicsWithError(t, "pool: invalid: Options.CostUnit is 1s; the FairQueue must have a PriorCost, or SettleCosts, for that",
+	require.PanicsWithError(t,
+		"pool: invalid: Options.CostUnit is 1s; the FairQueue must have a PriorCost, or SettleCosts, for that",
 		func() { pool.NewWorkers(items, handle, &pool.Options[int]{CostUnit: time.Second}) })
 	p := openFunc(t, nothing, pool.Options[int]{})
 	for _, c := range [][2]int{{-1, 2}, {3, 2}, {0, pool.MaxWorkers + 1}} {
 		require.ErrorIs(t, p.SetWorkers(c[0], c[1]), pool.ErrInvalid)
 	}
-	require.EqualError(t, p.SetWorkers(3, 2), "pool: invalid: SetWorkers: 3 and 2; the limits are 0 and 1048576, and the first must not be greater")
+	require.EqualError(t, p.SetWorkers(3, 2),
+		"pool: invalid: SetWorkers: 3 and 2; the limits are 0 and 1048576, and the first must not be greater")
 }
 
 // TestUnusualOptions has some that do make sense.
@@ -162,16 +169,19 @@ func TestDefaults(t *testing.T) {
 // TestOptionsAreCopied changes the options of a pool after its start.
 func TestOptionsAreCopied(t *testing.T) {
 	o := pool.Options[int]{
-		Kinds: []string{"a"}, Classes: []pool.Class[int]{{Name: "x"}, {Name: "y"}}, Limits: []pool.Limit{{Running: 1}},
+		Kinds: []string{"a"}, Classes: []pool.Class[int]{{Name: "x"}, {Name: "y"}},
+		Limits:   []pool.Limit{{Running: 1}},
 		Schedule: pool.Schedule{Ranges: []pool.Range{{Time: "00:00-24:00", Scale: pool.Scale{Max: 2}}}},
 	}
 	p := openFunc(t, nothing, o)
-	o.Kinds[0], o.Classes[0].Name, o.Limits[0].Running, o.Schedule.Ranges[0].Scale.Max = "b", "z", 0, 0
+	o.Kinds[0], o.Classes[0].Name, o.Limits[0].Running, o.Schedule.Ranges[0].Scale.Max = "b", "z", 0,
+		0
 	require.NoError(t, p.Do(t.Context(), "a", 1, pool.PutOptions{Class: "x", Kind: "a"}))
 	require.Equal(t, 2, p.Stats().Max)
 	end(t, t.Context(), p)
 }
 
 func TestWhenFullNames(t *testing.T) {
-	require.Equal(t, "Block Reject DropNew WhenFull(3)", fmt.Sprint(pool.Block, pool.Reject, pool.DropNew, pool.DropNew+1))
+	require.Equal(t, "Block Reject DropNew WhenFull(3)",
+		fmt.Sprint(pool.Block, pool.Reject, pool.DropNew, pool.DropNew+1))
 }

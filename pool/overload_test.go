@@ -30,10 +30,16 @@ func TestWhenFull(t *testing.T) {
 		{refused: []int{4, 5, 6}, left: []int{0, 1, 2, 3}},
 		{queue: fairq.RejectOverShare, refused: []int{2, 5, 6}, left: []int{0, 1, 3, 4}},
 		{whenFull: pool.DropNew, dropped: []int{4, 5, 6}, left: []int{0, 1, 2, 3}},
-		{whenFull: pool.DropNew, queue: fairq.RejectOverShare, dropped: []int{2, 5, 6}, left: []int{0, 1, 3, 4}},
+		{
+			whenFull: pool.DropNew, queue: fairq.RejectOverShare, dropped: []int{2, 5, 6},
+			left: []int{0, 1, 3, 4},
+		},
 		{whenFull: pool.DropNew, keyCapacity: 2, dropped: []int{2, 5, 6}, left: []int{0, 1, 3, 4}},
 		{queue: fairq.EvictOldest, dropped: []int{0, 1, 2}, left: []int{3, 4, 5, 6}},
-		{queue: fairq.EvictOldest, keyCapacity: 2, dropped: []int{0}, refused: []int{2, 5}, left: []int{1, 3, 4, 6}},
+		{
+			queue: fairq.EvictOldest, keyCapacity: 2, dropped: []int{0}, refused: []int{2, 5},
+			left: []int{1, 3, 4, 6},
+		},
 		{queue: fairq.EvictHeaviest, dropped: []int{2, 1}, refused: []int{5}, left: []int{0, 3, 4, 6}},
 	} {
 		c.whenFull = cmp.Or(c.whenFull, pool.Reject)
@@ -46,8 +52,12 @@ func TestWhenFull(t *testing.T) {
 					done = append(done, tk.Payload)
 					return nil
 				}, pool.Options[int]{
-					Workers: 1, WhenFull: c.whenFull, Queue: task.Options[int]{Capacity: 4, WhenFull: c.queue, KeyCapacity: c.keyCapacity}, DeadLetters: box.sink,
-					Observer: pool.Observer[int]{Dropped: func(context.Context, string, *task.Task[int]) { told++ }},
+					Workers: 1, WhenFull: c.whenFull,
+					Queue:       task.Options[int]{Capacity: 4, WhenFull: c.queue, KeyCapacity: c.keyCapacity},
+					DeadLetters: box.sink,
+					Observer: pool.Observer[int]{Dropped: func(context.Context, string, *task.Task[int]) {
+						told++
+					}},
 				})
 				p.Pause()
 				begin := time.Now()
@@ -68,7 +78,8 @@ func TestWhenFull(t *testing.T) {
 				}
 				require.Equal(t, [2][]int{c.dropped, c.refused}, [2][]int{dropped, refused})
 				s := p.Stats()
-				require.Equal(t, [3]int{told, told, told}, [3]int{len(dropped), int(s.Dropped), int(s.DeadLetters)})
+				require.Equal(t, [3]int{told, told, told},
+					[3]int{len(dropped), int(s.Dropped), int(s.DeadLetters)})
 				p.Resume()
 				wait(t, p)
 				require.ElementsMatch(t, c.left, done)
@@ -83,7 +94,8 @@ func TestWhenFull(t *testing.T) {
 func TestKeyCapacity(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		g := newGate()
-		p := openFunc(t, g.handle, pool.Options[int]{Workers: 1, Queue: task.Options[int]{Capacity: 10, KeyCapacity: 2}})
+		p := openFunc(t, g.handle,
+			pool.Options[int]{Workers: 1, Queue: task.Options[int]{Capacity: 10, KeyCapacity: 2}})
 		for i := range 3 { // the first one runs
 			require.NoError(t, p.Submit(ctx, "flood", i))
 			synctest.Wait()
@@ -110,7 +122,10 @@ func TestWhatCannotBeDropped(t *testing.T) {
 			inBubble(t, func(t *testing.T, ctx context.Context) {
 				var out bytes.Buffer
 				log := slog.New(slog.NewTextHandler(&out, nil))
-				o := pool.Options[int]{Workers: 1, Queue: task.Options[int]{Capacity: 1, CountKeys: 1}, WhenFull: pool.DropNew, DeadLetters: sink, Logger: log}
+				o := pool.Options[int]{
+					Workers: 1, Queue: task.Options[int]{Capacity: 1, CountKeys: 1},
+					WhenFull: pool.DropNew, DeadLetters: sink, Logger: log,
+				}
 				p := openFunc(t, newGate().handle, o)
 				p.Pause()
 				require.NoError(t, p.Submit(ctx, "a", 1))
@@ -153,7 +168,11 @@ func TestSinkThatSubmits(t *testing.T) {
 			time.Sleep(time.Hour)
 			return p.Submit(ctx, "again", letter.Payload)
 		}
-		p = openFunc(t, g.handle, pool.Options[int]{Workers: 1, Queue: task.Options[int]{Capacity: 1}, WhenFull: pool.DropNew, DeadLetters: sink})
+		p = openFunc(t, g.handle,
+			pool.Options[int]{
+				Workers: 1, Queue: task.Options[int]{Capacity: 1}, WhenFull: pool.DropNew,
+				DeadLetters: sink,
+			})
 		require.NoError(t, p.Submit(ctx, "a", 1))
 		synctest.Wait()
 		require.NoError(t, p.Submit(ctx, "a", 3))
@@ -173,7 +192,8 @@ func TestSubmitThatWaits(t *testing.T) {
 	ctx := context.Background()
 	var p *pool.Pool[int]
 	p = openFunc(t, func(context.Context, *task.Task[int]) error {
-		for s, err := p.Queue("").Stats(ctx); err == nil && s.WaitingPut == 0 && !p.Stats().Closed; s, err = p.Queue("").Stats(ctx) {
+		for s, err := p.Queue("").Stats(ctx); err == nil && s.WaitingPut == 0 && !p.Stats().Closed; s,
+			err = p.Queue("").Stats(ctx) {
 			runtime.Gosched()
 		}
 		return nil
@@ -204,15 +224,19 @@ func TestSubmitBatch(t *testing.T) {
 				var box mailbox[int]
 				var refused []int
 				p := openFunc(t, nothing, pool.Options[int]{
-					Workers: 1, WhenFull: whenFull, DeadLetters: box.sink, Delay: time.Minute, DeadlineAfter: time.Hour,
-					Classes: []pool.Class[int]{{Name: "x", Capacity: 3}, {Name: "y", Capacity: 3}},
-					Observer: pool.Observer[int]{Refused: func(_ context.Context, _ string, tk *task.Task[int], _ error) {
+					Workers: 1, WhenFull: whenFull, DeadLetters: box.sink, Delay: time.Minute,
+					DeadlineAfter: time.Hour,
+					Classes:       []pool.Class[int]{{Name: "x", Capacity: 3}, {Name: "y", Capacity: 3}},
+					Observer: pool.Observer[int]{Refused: func(_ context.Context, _ string, tk *task.Task[int],
+						_ error,
+					) {
 						refused = append(refused, tk.Payload)
 					}},
 				})
 				var batch []pool.Entry[int]
 				for i, class := range []string{"x", "x", "y", "x", "x", "y"} {
-					batch = append(batch, pool.Entry[int]{Key: "a", Payload: i, Options: pool.PutOptions{Class: class}})
+					batch = append(batch,
+						pool.Entry[int]{Key: "a", Payload: i, Options: pool.PutOptions{Class: class}})
 				}
 				begin := time.Now()
 				ids, err := p.SubmitBatch(ctx, batch)
@@ -238,7 +262,9 @@ func TestSubmitBatch(t *testing.T) {
 					require.Equal(t, begin.Add(time.Hour), tk.Info().Deadline)
 				}
 				wait(t, p)
-				require.EqualValues(t, map[pool.WhenFull]int{pool.Block: 6, pool.Reject: 4, pool.DropNew: 5}[whenFull], p.Stats().Succeeded)
+				require.EqualValues(t,
+					map[pool.WhenFull]int{pool.Block: 6, pool.Reject: 4, pool.DropNew: 5}[whenFull],
+					p.Stats().Succeeded)
 				require.Len(t, box.all(), int(p.Stats().Dropped))
 				batch[5].Options.Class = "z"
 				ids, err = p.SubmitBatch(ctx, batch)
@@ -261,7 +287,12 @@ func TestTrySubmit(t *testing.T) {
 	}{{queue: fairq.EvictOldest}, {}, {whenFull: pool.Reject}, {whenFull: pool.DropNew}} {
 		inBubble(t, func(t *testing.T, ctx context.Context) {
 			var box mailbox[int]
-			p := openFunc(t, nothing, pool.Options[int]{Workers: 1, WhenFull: c.whenFull, Queue: task.Options[int]{Capacity: 1, WhenFull: c.queue}, DeadLetters: box.sink, Delay: time.Minute})
+			p := openFunc(t, nothing,
+				pool.Options[int]{
+					Workers: 1, WhenFull: c.whenFull,
+					Queue: task.Options[int]{Capacity: 1, WhenFull: c.queue}, DeadLetters: box.sink,
+					Delay: time.Minute,
+				})
 			begin := time.Now()
 			id, err := p.TrySubmit(ctx, "a", 1, pool.PutOptions{})
 			require.NoError(t, err)
@@ -294,7 +325,10 @@ func TestSubmitWithContextThatIsDone(t *testing.T) {
 		_, put := p.Put(done, "a", 1, pool.PutOptions{})
 		_, try := p.TrySubmit(done, "a", 1, pool.PutOptions{})
 		_, batch := p.SubmitBatch(done, []pool.Entry[int]{{Key: "a"}})
-		for _, err := range []error{p.Submit(done, "a", 1), put, try, batch, p.Do(done, "a", 1, pool.PutOptions{})} {
+		for _, err := range []error{
+			p.Submit(done, "a", 1), put, try, batch,
+			p.Do(done, "a", 1, pool.PutOptions{}),
+		} {
 			require.Equal(t, context.Canceled, err)
 		}
 		require.Equal(t, pool.Stats{Min: 1, Max: 1, Refused: 5}, p.Stats())

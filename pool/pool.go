@@ -51,7 +51,9 @@ type Pool[V any] struct {
 
 // New returns a pool that drains a queue, which stays the caller's. nil options are the defaults.
 // New panics if the options do not make sense; see Options.Validate.
-func New[V any](queue *task.Queue[V], handler Handler[*task.Task[V]], options *Options[V]) *Pool[V] {
+func New[V any](queue *task.Queue[V], handler Handler[*task.Task[V]],
+	options *Options[V],
+) *Pool[V] {
 	if queue == nil {
 		panic("pool: New: the queue is nil")
 	}
@@ -71,7 +73,9 @@ func Func[V any](handler Handler[*task.Task[V]], options *Options[V]) *Pool[V] {
 	return newPool(nil, handler, options)
 }
 
-func newPool[V any](queue *task.Queue[V], handler Handler[*task.Task[V]], options *Options[V]) *Pool[V] {
+func newPool[V any](queue *task.Queue[V], handler Handler[*task.Task[V]],
+	options *Options[V],
+) *Pool[V] {
 	if handler == nil {
 		panic("pool: the handler is nil")
 	}
@@ -90,8 +94,9 @@ func newPool[V any](queue *task.Queue[V], handler Handler[*task.Task[V]], option
 		panic(err)
 	}
 	p := &Pool[V]{
-		handler: handler, policy: o.Policy, forTask: o.ForTask, whenFull: o.WhenFull, delay: o.Delay, deadline: o.DeadlineAfter,
-		sink: o.DeadLetters, observer: o.Observer, submitsDone: make(chan struct{}, 1),
+		handler: handler, policy: o.Policy, forTask: o.ForTask, whenFull: o.WhenFull, delay: o.Delay,
+		deadline: o.DeadlineAfter,
+		sink:     o.DeadLetters, observer: o.Observer, submitsDone: make(chan struct{}, 1),
 	}
 	p.accepting, p.stopAccepting = context.WithCancelCause(context.Background())
 	p.workerSet.workerSettings = *setup
@@ -125,7 +130,8 @@ func newPool[V any](queue *task.Queue[V], handler Handler[*task.Task[V]], option
 func (p *Pool[V]) openOwn(c *class[V], o *Options[V], capacity int) {
 	c.own = true
 	settings := o.Queue
-	settings.Capacity, settings.CountOnlyWaiting, settings.OnExpire = capacity, true, p.onGone(c, ReasonDeadline, ErrDeadline)
+	settings.Capacity, settings.CountOnlyWaiting, settings.OnExpire = capacity, true,
+		p.onGone(c, ReasonDeadline, ErrDeadline)
 	if o.CostUnit > 0 {
 		settings.Quantum = cmp.Or(settings.Quantum, 1)
 		settings.PriorCost = cmp.Or(settings.PriorCost, 10*settings.Quantum)

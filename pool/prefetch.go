@@ -84,7 +84,8 @@ func (s *prefetcher[V]) next(w *worker) (t *task.Task[V]) {
 	// A batch is taken when dispatch finds nothing, or when half of the target is used up. Not
 	// while one is being taken, nor while taskWatch is armed, which calls dispatch when there is a
 	// task.
-	begin := !s.taking && !s.class.watching.Load() && (t == nil && w == nil || s.target > 0 && len(s.tasks) <= s.target/2)
+	begin := !s.taking && !s.class.watching.Load() &&
+		(t == nil && w == nil || s.target > 0 && len(s.tasks) <= s.target/2)
 	if begin {
 		s.taking = true
 	}

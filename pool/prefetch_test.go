@@ -58,7 +58,8 @@ func TestWorkersDoNotWaitForTransactions(t *testing.T) {
 		for _, prefetch := range []int{0, -1, 20, 1000} {
 			putMany(t, q, tasks, task.PutOptions{})
 			begin = time.Now()
-			p := openNew(t, q, func(context.Context, *task.Task[int]) error { return nil }, pool.Options[int]{Workers: workers, Prefetch: prefetch})
+			p := openNew(t, q, func(context.Context, *task.Task[int]) error { return nil },
+				pool.Options[int]{Workers: workers, Prefetch: prefetch})
 			require.NoError(t, p.Wait(ctx))
 			took := time.Since(begin)
 			t.Logf("Prefetch %d: %v; on their own: %v", prefetch, took, alone)
@@ -130,9 +131,15 @@ func TestPrefetchedTasksAreHandedBack(t *testing.T) {
 			require.Equal(j, 2, j.stats().Taken)
 			require.NoError(j, j.q.Resume(ctx))
 		},
-		"kinds":    func(_ context.Context, j *jammed) { j.p.SetKinds([]string{"x"}) },
-		"limits":   func(_ context.Context, j *jammed) { require.NoError(j, j.p.SetLimits([]pool.Limit{{Running: 2}})) },
-		"shutdown": func(ctx context.Context, j *jammed) { later(func() error { return j.p.Shutdown(ctx) }) },
+		"kinds": func(_ context.Context, j *jammed) { j.p.SetKinds([]string{"x"}) },
+		"limits": func(_ context.Context, j *jammed) {
+			require.NoError(j, j.p.SetLimits([]pool.Limit{{Running: 2}}))
+		},
+		"shutdown": func(ctx context.Context, j *jammed) {
+			later(func() error {
+				return j.p.Shutdown(ctx)
+			})
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, ctx context.Context) {
@@ -177,10 +184,12 @@ func TestShutdownWithoutDatabase(t *testing.T) {
 		q, db := openDatabase[int](t, time.Millisecond, nil)
 		var away atomic.Bool
 		db.fails = func(string) bool { return away.Load() }
-		p := openNew(t, q, func(context.Context, *task.Task[int]) error { away.Store(true); return nil }, pool.Options[int]{Workers: 1})
+		p := openNew(t, q, func(context.Context, *task.Task[int]) error { away.Store(true); return nil },
+			pool.Options[int]{Workers: 1})
 		putMany(t, q, 1, task.PutOptions{})
 		time.Sleep(time.Second)
-		require.Equal(t, [3]int{0, 1, 1}, [3]int{p.Stats().Running, p.Stats().Unsettled, int(p.Stats().Started)})
+		require.Equal(t, [3]int{0, 1, 1},
+			[3]int{p.Stats().Running, p.Stats().Unsettled, int(p.Stats().Started)})
 		soon, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		var left *pool.AbandonedError

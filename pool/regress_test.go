@@ -40,10 +40,13 @@ func TestErrorsThatPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
 		var box mailbox[int]
-		o := &pool.Options[int]{Logger: quiet, DeadLetters: func(ctx context.Context, l *pool.DeadLetter[int]) error {
-			_ = box.sink(ctx, l)
-			return mistakenNil()
-		}}
+		o := &pool.Options[int]{
+			Logger: quiet,
+			DeadLetters: func(ctx context.Context, l *pool.DeadLetter[int]) error {
+				_ = box.sink(ctx, l)
+				return mistakenNil()
+			},
+		}
 		o.Policy.MaxAttempts = 2
 		p := pool.Func(func(_ context.Context, tk *task.Task[int]) error {
 			if tk.Payload == 2 {
@@ -83,7 +86,10 @@ func TestWorkersAreAddedAfterFalseAlarm(t *testing.T) {
 		p := pool.Func(func(ctx context.Context, t *task.Task[int]) error {
 			time.Sleep(time.Second)
 			return nil
-		}, &pool.Options[int]{Logger: quiet, Scale: pool.Scale{Max: 2}, Queue: task.Options[int]{Capacity: 4}})
+		}, &pool.Options[int]{
+			Logger: quiet, Scale: pool.Scale{Max: 2},
+			Queue: task.Options[int]{Capacity: 4},
+		})
 		require.NoError(t, p.Submit(ctx, "a", 0))
 		synctest.Wait()
 		for range 3 {
@@ -109,7 +115,10 @@ func TestQueueOfOneClassClosed(t *testing.T) {
 		q, err := task.Open[int](ctx, new(memory.Store), "q", nil)
 		require.NoError(t, err)
 		p := pool.Func(func(context.Context, *task.Task[int]) error { return nil },
-			&pool.Options[int]{Logger: quiet, Workers: 1, Classes: []pool.Class[int]{{Name: "a", Queue: q}, {Name: "b"}}})
+			&pool.Options[int]{
+				Logger: quiet, Workers: 1,
+				Classes: []pool.Class[int]{{Name: "a", Queue: q}, {Name: "b"}},
+			})
 		require.NoError(t, p.Submit(ctx, "a", 0))
 		synctest.Wait()
 		require.NoError(t, q.Close(ctx))
@@ -178,7 +187,8 @@ func TestShutdownWithSinkThatWaits(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			leave := make(chan struct{})
 			p := pool.Func(newGate().handle, &pool.Options[int]{
-				Logger: quiet, Workers: 1, DeadLetters: func(ctx context.Context, _ *pool.DeadLetter[int]) error {
+				Logger: quiet, Workers: 1,
+				DeadLetters: func(ctx context.Context, _ *pool.DeadLetter[int]) error {
 					if listens {
 						<-ctx.Done()
 						return ctx.Err()

@@ -20,7 +20,10 @@ import (
 
 // anyBackoff returns one with all that it can have.
 func anyBackoff(r *rand.Rand) pool.Backoff {
-	b := pool.Backoff{Jitter: pool.Jitter(r.IntN(4)), Base: time.Duration(1 + r.Int64N(int64(time.Minute)))}
+	b := pool.Backoff{
+		Jitter: pool.Jitter(r.IntN(4)),
+		Base:   time.Duration(1 + r.Int64N(int64(time.Minute))),
+	}
 	if r.IntN(2) == 0 {
 		b.Max = b.Base + time.Duration(r.Int64N(int64(time.Hour)))
 	}
@@ -31,7 +34,8 @@ func anyBackoff(r *rand.Rand) pool.Backoff {
 func TestDefaultsOfFunc(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		var tries atomic.Int64
-		p := openFunc(t, func(context.Context, *task.Task[int]) error { tries.Add(1); return errNo }, pool.Options[int]{})
+		p := openFunc(t, func(context.Context, *task.Task[int]) error { tries.Add(1); return errNo },
+			pool.Options[int]{})
 		begin := time.Now()
 		require.Error(t, p.Do(ctx, "a", 0, pool.PutOptions{}))
 		require.EqualValues(t, 10, tries.Load())
@@ -56,7 +60,9 @@ func TestRetryDelays(t *testing.T) {
 				return errNo
 			}, pool.Options[int]{
 				Workers: 1, Policy: pool.Policy{MaxAttempts: most, Backoff: b}, DeadLetters: box.sink,
-				Observer: pool.Observer[int]{Retried: func(_ context.Context, _ string, _ *task.Task[int], ran, delay time.Duration, err error) {
+				Observer: pool.Observer[int]{Retried: func(_ context.Context, _ string, _ *task.Task[int], ran,
+					delay time.Duration, err error,
+				) {
 					require.Equal(t, runs, ran)
 					require.ErrorIs(t, err, errNo)
 					told = append(told, delay)
@@ -78,7 +84,8 @@ func TestRetryDelays(t *testing.T) {
 			require.Len(t, box.all(), 1)
 			require.Equal(t, most, box.all()[0].Attempts)
 			s := p.Stats()
-			require.Equal(t, [3]uint64{uint64(most), uint64(most - 1), 1}, [3]uint64{s.Started, s.Retried, s.Failed})
+			require.Equal(t, [3]uint64{uint64(most), uint64(most - 1), 1},
+				[3]uint64{s.Started, s.Retried, s.Failed})
 			end(t, t.Context(), p)
 		})
 	}
@@ -101,7 +108,10 @@ func TestMaxAttempts(t *testing.T) {
 		inBubble(t, func(t *testing.T, ctx context.Context) {
 			var box mailbox[int]
 			attempts := 0
-			o := pool.Options[int]{Workers: 1, Policy: pool.Policy{MaxAttempts: c.policy}, DeadLetters: box.sink}
+			o := pool.Options[int]{
+				Workers: 1, Policy: pool.Policy{MaxAttempts: c.policy},
+				DeadLetters: box.sink,
+			}
 			if c.forTask != 0 {
 				o.ForTask = func(_ *task.Task[int], p pool.Policy) pool.Policy {
 					require.Equal(t, c.policy, p.MaxAttempts)
@@ -109,12 +119,13 @@ func TestMaxAttempts(t *testing.T) {
 					return p
 				}
 			}
-			p := openNew(t, openQueue(t, &task.Options[int]{MaxAttempts: c.queue}), func(context.Context, *task.Task[int]) error {
-				if attempts++; attempts == never {
-					return nil
-				}
-				return errNo
-			}, o)
+			p := openNew(t, openQueue(t, &task.Options[int]{MaxAttempts: c.queue}),
+				func(context.Context, *task.Task[int]) error {
+					if attempts++; attempts == never {
+						return nil
+					}
+					return errNo
+				}, o)
 			_, err := p.Put(ctx, "a", 0, pool.PutOptions{MaxAttempts: c.own})
 			require.NoError(t, err)
 			wait(t, p)
@@ -134,14 +145,38 @@ func TestErrorsThatSayWhen(t *testing.T) {
 		starts []time.Duration // of 3 attempts at most; the backoff is a second
 		text   string
 	}{
-		"plain":          {errNo, []time.Duration{0, time.Second, 2 * time.Second}, "no"},
-		"permanent":      {pool.Permanent(errNo), []time.Duration{0}, "no"},
-		"wrapped":        {fmt.Errorf("it failed: %w", pool.Permanent(errNo)), []time.Duration{0}, "it failed: no"},
-		"after":          {pool.RetryAfter(time.Hour), []time.Duration{0, time.Hour, 2 * time.Hour}, "pool: to be tried again in 1h0m0s"},
-		"after, because": {errors.Join(errNo, pool.RetryAfter(time.Hour)), []time.Duration{0, time.Hour, 2 * time.Hour}, "no\npool: to be tried again in 1h0m0s"},
-		"at once":        {pool.RetryAfter(-time.Hour), []time.Duration{0, 0, 0}, "pool: to be tried again in 0s"},
-		"too late":       {pool.RetryAfter(2 * task.MaxDuration), []time.Duration{0, task.MaxDuration, 2 * task.MaxDuration}, "pool: to be tried again in 876000h0m0s"},
-		"both":           {errors.Join(pool.RetryAfter(time.Hour), pool.Permanent(errNo)), []time.Duration{0}, "pool: to be tried again in 1h0m0s\nno"},
+		"plain":     {errNo, []time.Duration{0, time.Second, 2 * time.Second}, "no"},
+		"permanent": {pool.Permanent(errNo), []time.Duration{0}, "no"},
+		"wrapped": {
+			fmt.Errorf("it failed: %w", pool.Permanent(errNo)),
+			[]time.Duration{0},
+			"it failed: no",
+		},
+		"after": {
+			pool.RetryAfter(time.Hour),
+			[]time.Duration{0, time.Hour, 2 * time.Hour},
+			"pool: to be tried again in 1h0m0s",
+		},
+		"after, because": {
+			errors.Join(errNo, pool.RetryAfter(time.Hour)),
+			[]time.Duration{0, time.Hour, 2 * time.Hour},
+			"no\npool: to be tried again in 1h0m0s",
+		},
+		"at once": {
+			pool.RetryAfter(-time.Hour),
+			[]time.Duration{0, 0, 0},
+			"pool: to be tried again in 0s",
+		},
+		"too late": {
+			pool.RetryAfter(2 * task.MaxDuration),
+			[]time.Duration{0, task.MaxDuration, 2 * task.MaxDuration},
+			"pool: to be tried again in 876000h0m0s",
+		},
+		"both": {
+			errors.Join(pool.RetryAfter(time.Hour), pool.Permanent(errNo)),
+			[]time.Duration{0},
+			"pool: to be tried again in 1h0m0s\nno",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, ctx context.Context) {
@@ -152,7 +187,8 @@ func TestErrorsThatSayWhen(t *testing.T) {
 					starts = append(starts, time.Since(begin))
 					return c.err
 				}, pool.Options[int]{
-					Workers: 1, Policy: pool.Policy{MaxAttempts: 3, Backoff: pool.Backoff{Max: time.Second}}, DeadLetters: box.sink,
+					Workers: 1, Policy: pool.Policy{MaxAttempts: 3, Backoff: pool.Backoff{Max: time.Second}},
+					DeadLetters: box.sink,
 				})
 				require.EqualError(t, p.Do(ctx, "a", 0, pool.PutOptions{}), c.text)
 				synctest.Wait()
@@ -210,7 +246,9 @@ func TestSnooze(t *testing.T) {
 			return errNo
 		}, pool.Options[int]{
 			Workers: 1, Policy: pool.Policy{Backoff: pool.Backoff{Base: time.Hour}},
-			Observer: pool.Observer[int]{Retried: func(_ context.Context, _ string, _ *task.Task[int], _, _ time.Duration, err error) {
+			Observer: pool.Observer[int]{Retried: func(_ context.Context, _ string, _ *task.Task[int], _,
+				_ time.Duration, err error,
+			) {
 				if errors.Is(err, pool.ErrSnoozed) {
 					snoozed++
 				}
@@ -246,7 +284,8 @@ func TestWaitingRetriesCostNothing(t *testing.T) {
 			Scale: pool.Scale{Max: 4}, Policy: pool.Policy{Backoff: pool.Backoff{Base: time.Hour}},
 		})
 		for i := range tasks {
-			_, err := p.Put(ctx, strconv.Itoa(i%100), i, pool.PutOptions{Delay: time.Duration(i%2) * time.Hour})
+			_, err := p.Put(ctx, strconv.Itoa(i%100), i,
+				pool.PutOptions{Delay: time.Duration(i%2) * time.Hour})
 			require.NoError(t, err)
 		}
 		time.Sleep(10 * time.Minute)

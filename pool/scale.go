@@ -33,7 +33,8 @@ func (ws *workerSet) reap() {
 	ws.mu.Lock()
 	ws.reaper.set = false
 	expired := 0
-	for expired < len(ws.idle) && ws.active-expired > ws.scale.Min && time.Since(ws.idle[expired].idleSince) >= ws.scale.IdleTimeout {
+	for expired < len(ws.idle) && ws.active-expired > ws.scale.Min &&
+		time.Since(ws.idle[expired].idleSince) >= ws.scale.IdleTimeout {
 		expired++
 	}
 	ws.endIdleLocked(expired)

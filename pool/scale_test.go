@@ -60,7 +60,8 @@ func newNewWorkersRig(t *testing.T, capacity int, o pool.Options[int]) *rig {
 	o.Logger = quiet
 	w := pool.NewWorkers(q, r.do, &o)
 	cleanUp(t, w.Shutdown)
-	r.submit, r.stats, r.end, r.set, r.pause, r.resume = q.PushWait, w.Stats, w.Shutdown, w.SetWorkers, w.Pause, w.Resume
+	r.submit, r.stats, r.end, r.set, r.pause, r.resume = q.PushWait, w.Stats, w.Shutdown,
+		w.SetWorkers, w.Pause, w.Resume
 	return r
 }
 
@@ -69,7 +70,9 @@ var rigs = map[string]func(t *testing.T, capacity int, o pool.Options[int]) *rig
 }
 
 // forRigs runs a test for either kind of pool, in a bubble for each round.
-func forRigs(t *testing.T, rounds int, f func(t *testing.T, r *rand.Rand, open func(*testing.T, int, pool.Options[int]) *rig)) {
+func forRigs(t *testing.T, rounds int,
+	f func(t *testing.T, r *rand.Rand, open func(*testing.T, int, pool.Options[int]) *rig),
+) {
 	for name, open := range rigs {
 		t.Run(name, func(t *testing.T) {
 			r := chance(t)
@@ -83,7 +86,9 @@ func forRigs(t *testing.T, rounds int, f func(t *testing.T, r *rand.Rand, open f
 // TestWorkersAreAdded submits one task after the other, by producers who wait if there is no room,
 // while none is finished.
 func TestWorkersAreAdded(t *testing.T) {
-	forRigs(t, 40, func(t *testing.T, r *rand.Rand, open func(*testing.T, int, pool.Options[int]) *rig) {
+	forRigs(t, 40, func(t *testing.T, r *rand.Rand,
+		open func(*testing.T, int, pool.Options[int]) *rig,
+	) {
 		capacity, scale := r.IntN(40), pool.Scale{Min: r.IntN(4)}
 		scale.Max = scale.Min + 1 + r.IntN(6)
 		base := goroutines()
@@ -122,7 +127,9 @@ func TestWorkersAreAdded(t *testing.T) {
 // TestNoTaskWaitsForAnIdleWorker submits tasks at the same time, while some workers are idle: as
 // many run as there are workers for. Handlers that fail, and pauses, come in between.
 func TestNoTaskWaitsForAnIdleWorker(t *testing.T) {
-	forRigs(t, 30, func(t *testing.T, r *rand.Rand, open func(*testing.T, int, pool.Options[int]) *rig) {
+	forRigs(t, 30, func(t *testing.T, r *rand.Rand,
+		open func(*testing.T, int, pool.Options[int]) *rig,
+	) {
 		const workers = 4
 		rig := open(t, 0, pool.Options[int]{Workers: workers})
 		left, paused := 0, false
@@ -161,7 +168,9 @@ func TestNoTaskWaitsForAnIdleWorker(t *testing.T) {
 // TestIdleWorkersEnd has some tasks of different length, and looks when each worker's goroutine
 // ends.
 func TestIdleWorkersEnd(t *testing.T) {
-	forRigs(t, 15, func(t *testing.T, r *rand.Rand, open func(*testing.T, int, pool.Options[int]) *rig) {
+	forRigs(t, 15, func(t *testing.T, r *rand.Rand,
+		open func(*testing.T, int, pool.Options[int]) *rig,
+	) {
 		scale := pool.Scale{Min: r.IntN(4), IdleTimeout: time.Duration(2+r.IntN(1000)) * time.Second}
 		timeout := scale.IdleTimeout
 		if r.IntN(4) == 0 {
@@ -203,7 +212,9 @@ func TestIdleWorkersEnd(t *testing.T) {
 // TestBusyWorkersAreLetGo has as many tasks all the time, so that no worker ever rests. Then those
 // are let go that the load does not need.
 func TestBusyWorkersAreLetGo(t *testing.T) {
-	forRigs(t, 10, func(t *testing.T, r *rand.Rand, open func(*testing.T, int, pool.Options[int]) *rig) {
+	forRigs(t, 10, func(t *testing.T, r *rand.Rand,
+		open func(*testing.T, int, pool.Options[int]) *rig,
+	) {
 		const capacity, most = 16, 8
 		atLeast, outstanding := 1+r.IntN(3), 8+r.IntN(9)
 		rig := open(t, capacity, pool.Options[int]{Scale: pool.Scale{Min: atLeast, Max: most}})
@@ -246,7 +257,9 @@ func TestBusyWorkersAreLetGo(t *testing.T) {
 
 // TestBusyWorkersOfUnlimitedQueue has workers that are all busy, while nothing waits.
 func TestBusyWorkersOfUnlimitedQueue(t *testing.T) {
-	forRigs(t, 1, func(t *testing.T, _ *rand.Rand, open func(*testing.T, int, pool.Options[int]) *rig) {
+	forRigs(t, 1, func(t *testing.T, _ *rand.Rand,
+		open func(*testing.T, int, pool.Options[int]) *rig,
+	) {
 		rig := open(t, 0, pool.Options[int]{Scale: pool.Scale{Min: 1, Max: 3}})
 		for i := range 3 {
 			require.NoError(t, rig.submit(t.Context(), i))
@@ -274,7 +287,9 @@ func switches() (n uint64) {
 // TestIdlePoolSleeps looks whether anything happens in a year without tasks.
 func TestIdlePoolSleeps(t *testing.T) {
 	for _, scale := range []pool.Scale{{Min: 3, Max: 3}, {Min: 2, Max: 5}, {Min: 0, Max: 5}} {
-		forRigs(t, 1, func(t *testing.T, _ *rand.Rand, open func(*testing.T, int, pool.Options[int]) *rig) {
+		forRigs(t, 1, func(t *testing.T, _ *rand.Rand,
+			open func(*testing.T, int, pool.Options[int]) *rig,
+		) {
 			rig := open(t, 10, pool.Options[int]{Scale: scale})
 			for i := range 10 {
 				require.NoError(t, rig.submit(t.Context(), i))
@@ -297,7 +312,9 @@ func TestIdlePoolSleeps(t *testing.T) {
 // TestWorkersThatWaitArePreferred shows that a pool with idle workers starts no others, and uses
 // the last busy worker, so that the others can end.
 func TestWorkersThatWaitArePreferred(t *testing.T) {
-	forRigs(t, 1, func(t *testing.T, _ *rand.Rand, open func(*testing.T, int, pool.Options[int]) *rig) {
+	forRigs(t, 1, func(t *testing.T, _ *rand.Rand,
+		open func(*testing.T, int, pool.Options[int]) *rig,
+	) {
 		rig := open(t, 0, pool.Options[int]{Scale: pool.Scale{Max: 10, IdleTimeout: time.Minute}})
 		for i := range 10 {
 			require.NoError(t, rig.submit(t.Context(), i))

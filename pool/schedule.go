@@ -83,7 +83,8 @@ func (s *Schedule) compile() (*timetable, error) {
 	for i, sp := range spans {
 		if sp.begin < end {
 			a, b := spans[i-1].index, sp.index
-			return nil, invalid("%s and %s overlap on %v", s.name(min(a, b)), s.name(max(a, b)), time.Weekday(sp.begin/day))
+			return nil, invalid("%s and %s overlap on %v", s.name(min(a, b)), s.name(max(a, b)),
+				time.Weekday(sp.begin/day))
 		}
 		if sp.begin > end {
 			turns = append(turns, change{end, -1})
@@ -127,7 +128,8 @@ func (r *Range) spans(index int) ([]span, error) {
 	var spans []span
 	for i, d := range days {
 		if d < time.Sunday || d > time.Saturday {
-			return nil, fmt.Errorf("its Days[%d] is %d; it must be %d to %d", i, d, time.Sunday, time.Saturday)
+			return nil, fmt.Errorf("its Days[%d] is %d; it must be %d to %d", i, d, time.Sunday,
+				time.Saturday)
 		}
 		if slices.Contains(days[:i], d) {
 			return nil, fmt.Errorf("its Days[%d] is %v, which is there twice", i, d)
@@ -168,7 +170,8 @@ var clockForm = regexp.MustCompile(`^(\d\d):(\d\d)(?::(\d\d)(?:\.(\d+))?)?$`)
 func parseClock(text string) (time.Duration, error) {
 	m := clockForm.FindStringSubmatch(text)
 	if m == nil {
-		return 0, fmt.Errorf("is %q; it must be of the form %q, %q or %q", text, "08:00", "08:00:30", "08:00:30.500")
+		return 0, fmt.Errorf("is %q; it must be of the form %q, %q or %q", text, "08:00", "08:00:30",
+			"08:00:30.500")
 	}
 	if len(m[4]) > 3 {
 		return 0, fmt.Errorf("is %q; it must have 3 decimals at most", text)
@@ -179,7 +182,12 @@ func parseClock(text string) (time.Duration, error) {
 		name string
 		most int
 		unit time.Duration
-	}{{"hour", 24, time.Hour}, {"minute", 59, time.Minute}, {"second", 59, time.Second}, {"", 999, time.Millisecond}} {
+	}{
+		{"hour", 24, time.Hour},
+		{"minute", 59, time.Minute},
+		{"second", 59, time.Second},
+		{"", 999, time.Millisecond},
+	} {
 		n, _ := strconv.Atoi(m[i+1]) // it is digits, or nothing, which makes 0
 		if n > part.most {
 			return 0, fmt.Errorf("is %q; its %s must be 0 to %d", text, part.name, part.most)
@@ -201,10 +209,12 @@ func (t *timetable) at(now time.Time) (index int, until time.Time) {
 	}
 	now = now.In(t.location)
 	hour, minute, second := now.Clock()
-	wall := time.Duration(now.Weekday())*day + time.Duration(hour)*time.Hour + time.Duration(minute)*time.Minute +
+	wall := time.Duration(now.Weekday())*day + time.Duration(hour)*time.Hour +
+		time.Duration(minute)*time.Minute +
 		time.Duration(second)*time.Second + time.Duration(now.Nanosecond())
 
-	next, found := slices.BinarySearchFunc(t.changes, wall, func(u change, wall time.Duration) int { return cmp.Compare(u.at, wall) })
+	next, found := slices.BinarySearchFunc(t.changes, wall,
+		func(u change, wall time.Duration) int { return cmp.Compare(u.at, wall) })
 	if found {
 		next++
 	}

@@ -21,7 +21,8 @@ func (w wallRange) covers(clock, today, yesterday string) bool {
 	if w.begin < w.end {
 		return w.begin <= clock && clock < w.end && strings.Contains(w.days, today)
 	}
-	return w.begin <= clock && strings.Contains(w.days, today) || clock < w.end && strings.Contains(w.days, yesterday)
+	return w.begin <= clock && strings.Contains(w.days, today) || clock < w.end &&
+		strings.Contains(w.days, yesterday)
 }
 
 var dayBefore = map[string]string{
@@ -108,7 +109,9 @@ func anySchedule(t *testing.T, r *rand.Rand, location *time.Location) (*timetabl
 
 // walk goes on in steps, and compares with the oracle at each, and at the instants that are
 // returned.
-func walk(t *testing.T, table *timetable, walls []wallRange, now, end time.Time, step time.Duration) {
+func walk(t *testing.T, table *timetable, walls []wallRange, now, end time.Time,
+	step time.Duration,
+) {
 	index, until := -2, now
 	for ; now.Before(end); now = now.Add(step) {
 		for !until.IsZero() && !until.After(now) {
@@ -128,7 +131,8 @@ func walk(t *testing.T, table *timetable, walls []wallRange, now, end time.Time,
 			// In years that a rule stands for, ZoneBounds also has the end of the year, or the day
 			// before.
 			const zone, date = "MST -0700 ", "01-02 15:04"
-			if utc := look.UTC().Format(date); before == index && utc != "12-31 00:00" && utc != "01-01 00:00" {
+			if utc := look.UTC().Format(date); before == index && utc != "12-31 00:00" &&
+				utc != "01-01 00:00" {
 				require.NotEqual(t, look.Add(-1).Format(zone), look.Format(zone), "%v is needless", look)
 			}
 		}
@@ -142,7 +146,8 @@ func walk(t *testing.T, table *timetable, walls []wallRange, now, end time.Time,
 func check(t *testing.T, walls []wallRange, now time.Time, index int) {
 	want := oracle(walls, now)
 	if index == -1 && len(want) > 0 || index >= 0 && (len(want) != 1 || want[0] != index) {
-		require.Failf(t, "wrong range", "at %v: %d, not %v", now.Format("Mon "+time.RFC3339Nano), index, want)
+		require.Failf(t, "wrong range", "at %v: %d, not %v", now.Format("Mon "+time.RFC3339Nano), index,
+			want)
 	}
 }
 
@@ -152,7 +157,8 @@ func upTo(r *rand.Rand, d time.Duration) time.Duration { return time.Duration(r.
 func transitions(year int, location *time.Location) (at []time.Time) {
 	offset := func(now time.Time) int { _, o := now.Zone(); return o }
 	end := time.Date(year+1, 1, 1, 0, 0, 0, 0, location)
-	for now := time.Date(year, 1, 1, 0, 0, 0, 0, location); now.Before(end); now = now.Add(6 * time.Hour) {
+	for now := time.Date(year, 1, 1, 0, 0, 0, 0,
+		location); now.Before(end); now = now.Add(6 * time.Hour) {
 		low, high := now, now.Add(6*time.Hour)
 		if offset(low) == offset(high) {
 			continue
@@ -200,7 +206,8 @@ func TestScheduleAgainstWallClock(t *testing.T) {
 			r := seeded(t)
 			instants := transitions(zone.year, location)
 			require.Len(t, instants, zone.changes)
-			instants = append(instants, time.Date(zone.year, 1, 1, 0, 0, 0, 0, location).Add(upTo(r, 300*day)))
+			instants = append(instants,
+				time.Date(zone.year, 1, 1, 0, 0, 0, 0, location).Add(upTo(r, 300*day)))
 			instants = append(instants, time.Date(zone.year+1, 1, 1, 0, 0, 0, 0, location))
 			for _, instant := range instants {
 				table, walls := anySchedule(t, r, location)
@@ -215,7 +222,10 @@ func TestScheduleAgainstWallClock(t *testing.T) {
 // zone files and not.
 func TestScheduleOverYears(t *testing.T) {
 	r := seeded(t)
-	for _, name := range []string{"Europe/Berlin", "America/Santiago", "Africa/Cairo", "Australia/Lord_Howe"} {
+	for _, name := range []string{
+		"Europe/Berlin", "America/Santiago", "Africa/Cairo",
+		"Australia/Lord_Howe",
+	} {
 		location, err := time.LoadLocation(name)
 		require.NoError(t, err)
 		table, walls := anySchedule(t, r, location)
@@ -239,7 +249,10 @@ func TestScheduleOverYears(t *testing.T) {
 func TestScheduleInLeapYear(t *testing.T) {
 	location, err := time.LoadLocation("America/New_York")
 	require.NoError(t, err)
-	table, err := (&Schedule{location, []Range{{Time: "00:00-24:00", Days: []time.Weekday{time.Sunday}}}}).compile()
+	table, err := (&Schedule{
+		location,
+		[]Range{{Time: "00:00-24:00", Days: []time.Weekday{time.Sunday}}},
+	}).compile()
 	require.NoError(t, err)
 	now := time.Date(2040, 12, 31, 12, 0, 0, 0, time.UTC) // a Monday
 	index, until := table.at(now)
@@ -251,7 +264,9 @@ func TestScheduleInLeapYear(t *testing.T) {
 
 // ruled returns a zone that has only a rule, as in RFC 9636.
 func ruled(t *testing.T, rule string) *time.Location {
-	block := func(version, types string) string { return "TZif" + version + strings.Repeat("\x00", 15+4*4) + types }
+	block := func(version, types string) string {
+		return "TZif" + version + strings.Repeat("\x00", 15+4*4) + types
+	}
 	name := "\x00\x00\x00\x01\x00\x00\x00\x04" // one type of time, four bytes of names
 	data := block("2", name+"\x00\x00\x00\x00\x00\x00STD\x00")
 	location, err := time.LoadLocationFromTZData(rule, []byte(data+data+"\n"+rule+"\n"))
@@ -361,7 +376,10 @@ func TestScheduleErrors(t *testing.T) {
 		"08:00-24:00:00.001":    `the end is "24:00:00.001"; it must be 24:00 at most`,
 		"24:59:59.999-24:00:00": `the begin is "24:59:59.999"; it must be 24:00 at most`,
 	} {
-		_, err := (&Schedule{Ranges: []Range{{Time: "00:00-00:01", Days: []time.Weekday{6}}, {Time: text}}}).compile()
+		_, err := (&Schedule{Ranges: []Range{
+			{Time: "00:00-00:01", Days: []time.Weekday{6}},
+			{Time: text},
+		}}).compile()
 		require.ErrorIs(t, err, ErrInvalid)
 		require.EqualError(t, err, fmt.Sprintf("pool: invalid: Schedule.Ranges[1] %q: %s", text, want))
 	}

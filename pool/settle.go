@@ -26,7 +26,8 @@ func (p *Pool[V]) settle(t *task.Task[V], call func(context.Context) error) erro
 		}
 		until := t.Info().Until
 		switch {
-		case errors.Is(err, task.ErrLeaseLost) || isOver(err) || errors.Is(err, task.ErrInvalid) || p.storeCtx.Err() != nil ||
+		case errors.Is(err, task.ErrLeaseLost) || isOver(err) || errors.Is(err, task.ErrInvalid) ||
+			p.storeCtx.Err() != nil ||
 			!until.IsZero() && !time.Now().Add(wait).Before(until):
 			if first != nil { // the first try may have failed after the end of its transaction
 				err = fmt.Errorf("%w; and before that: %w", err, first)
@@ -91,7 +92,8 @@ func (a *attempt[V]) settle(err error) {
 		if again.holdKey || a.policy().InOrder {
 			snooze = func(ctx context.Context, d time.Duration) error { return t.HoldKey(ctx, nil, d) }
 		}
-		if a.settleBy(func(ctx context.Context) error { return snooze(ctx, again.delay) }, &counts.snoozed) {
+		if a.settleBy(func(ctx context.Context) error { return snooze(ctx, again.delay) },
+			&counts.snoozed) {
 			a.observeRetry(again.delay, err)
 		}
 		if h := p.tasks.prefetcher; h != nil && again.holdKey {
@@ -128,7 +130,8 @@ func (a *attempt[V]) settleItem(err error) {
 		letter := newDeadLetter("", &a.task, reason, err)
 		letter.Task, letter.Attempts = task.Info{}, 1
 		if bad := p.send(letter); bad != nil {
-			p.log.Error("pool: an item was lost, because no letter of it could be sent", "payload", a.task.Payload, "error", bad)
+			p.log.Error("pool: an item was lost, because no letter of it could be sent", "payload",
+				a.task.Payload, "error", bad)
 		}
 	}
 	a.observeFailure(err)
@@ -138,7 +141,8 @@ func (a *attempt[V]) settleItem(err error) {
 // timedOut returns the error of the task. If the handler's context was done before the handler
 // returned, because its time was over, the error includes that.
 func (a *attempt[V]) timedOut(err error) error {
-	if cause := a.get().cause; cause != nil && errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, cause) {
+	if cause := a.get().cause; cause != nil && errors.Is(err, context.DeadlineExceeded) &&
+		!errors.Is(err, cause) {
 		return fmt.Errorf("%w: %w", cause, err)
 	}
 	return err
@@ -154,7 +158,10 @@ func (a *attempt[V]) observeSuccess() {
 // observeFailure makes a failure for good known.
 func (a *attempt[V]) observeFailure(err error) {
 	p := a.class.pool
-	p.recent.add(Failure{At: time.Now(), Task: a.task.ID, Key: a.task.Key, Kind: a.task.Kind, Err: err})
+	p.recent.add(Failure{
+		At: time.Now(), Task: a.task.ID, Key: a.task.Key, Kind: a.task.Kind,
+		Err: err,
+	})
 	if f := p.observer.Failed; f != nil {
 		p.observe("Failed", func() { f(p.storeCtx, a.class.name, &a.task, a.get().ran, err) })
 	}
@@ -164,7 +171,8 @@ func (a *attempt[V]) observeFailure(err error) {
 // between, one call does both.
 func (a *attempt[V]) ack(ctx context.Context) error {
 	p, c := a.class.pool, a.class
-	if p.tasks.serial.Load() || p.tasks.prefetcher != nil || c.watching.Load() || p.slowPath.Load() || p.observer.Succeeded != nil {
+	if p.tasks.serial.Load() || p.tasks.prefetcher != nil || c.watching.Load() || p.slowPath.Load() ||
+		p.observer.Succeeded != nil {
 		return a.task.Ack(ctx)
 	}
 	next := &attempt[V]{class: c}
@@ -181,7 +189,8 @@ func (a *attempt[V]) backOff(err error) {
 	delay := Backoff{}.Delay(a.task.Attempts)
 	defer func() {
 		if v := recover(); v != nil {
-			a.class.pool.log.Error("pool: Backoff.Func panicked", "panic", v, "stack", string(debug.Stack()))
+			a.class.pool.log.Error("pool: Backoff.Func panicked", "panic", v, "stack",
+				string(debug.Stack()))
 		}
 		a.retry(delay, err)
 	}()
@@ -198,7 +207,8 @@ func (a *attempt[V]) retry(delay time.Duration, err error) {
 	if a.policy().InOrder {
 		fail = a.task.HoldKey
 	}
-	if a.settleBy(func(ctx context.Context) error { return fail(ctx, err, delay) }, &a.counts().retried) {
+	if a.settleBy(func(ctx context.Context) error { return fail(ctx, err, delay) },
+		&a.counts().retried) {
 		a.observeRetry(delay, err)
 	}
 }
@@ -273,5 +283,6 @@ func (a *attempt[V]) lost(err error) {
 	if f != nil {
 		p.observe(name, func() { f(p.storeCtx, a.class.name, &a.task, a.get().ran, err) })
 	}
-	p.log.Log(p.storeCtx, level, "pool: a task could not be settled", about(a.class.name, &a.task, err)...)
+	p.log.Log(p.storeCtx, level, "pool: a task could not be settled",
+		about(a.class.name, &a.task, err)...)
 }

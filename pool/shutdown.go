@@ -94,7 +94,8 @@ type AbandonedError struct {
 
 // Error returns the number of handlers and sinks.
 func (e *AbandonedError) Error() string {
-	return fmt.Sprintf("pool: %d handlers or sinks run on though they were cancelled: %v", e.Running, e.Err)
+	return fmt.Sprintf("pool: %d handlers or sinks run on though they were cancelled: %v", e.Running,
+		e.Err)
 }
 
 // Unwrap returns Err.
@@ -104,7 +105,8 @@ func (e *AbandonedError) Unwrap() error { return e.Err }
 func (ws *workerSet) abandonedError(ctx context.Context, err error) error {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	if n := ws.active - len(ws.idle) + ws.yielding + ws.backgroundCalls + int(ws.abandonedSinks.Load()); n > 0 {
+	if n := ws.active - len(ws.idle) + ws.yielding + ws.backgroundCalls +
+		int(ws.abandonedSinks.Load()); n > 0 {
 		return &AbandonedError{n, context.Cause(ctx)}
 	}
 	return err
@@ -181,7 +183,8 @@ func (p *Pool[V]) Shutdown(ctx context.Context) error {
 	err = p.abandonedError(ctx, err)
 	bad := p.handBackAll()
 	if left := p.leftoverCount.Load(); left > 0 {
-		bad = errors.Join(bad, fmt.Errorf("%w with %d tasks undone; they are in Leftovers", ErrShutdown, left))
+		bad = errors.Join(bad,
+			fmt.Errorf("%w with %d tasks undone; they are in Leftovers", ErrShutdown, left))
 	}
 	if bad != nil {
 		return errors.Join(err, bad)
@@ -218,7 +221,8 @@ func (p *Pool[V]) handBackAll() (err error) {
 			continue
 		}
 		if bad := c.consumer.Close(context.Background()); bad != nil && !isOver(bad) {
-			err = errors.Join(err, fmt.Errorf("pool: tasks of class %q could not be handed back: %w", c.name, bad))
+			err = errors.Join(err,
+				fmt.Errorf("pool: tasks of class %q could not be handed back: %w", c.name, bad))
 		}
 	}
 	return err
@@ -244,7 +248,8 @@ func (p *Pool[V]) close() {
 		}
 	}
 	s := p.Stats()
-	p.log.Debug("pool: shut down", "succeeded", s.Succeeded, "failed", s.Failed, "retried", s.Retried, "returned", s.Returned,
+	p.log.Debug("pool: shut down", "succeeded", s.Succeeded, "failed", s.Failed, "retried", s.Retried,
+		"returned", s.Returned,
 		"letters", s.DeadLetters, "leftovers", s.Leftovers)
 }
 

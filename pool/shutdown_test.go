@@ -164,7 +164,8 @@ func TestAbandoned(t *testing.T) {
 			require.ErrorAs(t, err, &abandoned)
 			require.Equal(t, 3, abandoned.Running)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
-			require.EqualError(t, err, "pool: 3 handlers or sinks run on though they were cancelled: context deadline exceeded")
+			require.EqualError(t, err,
+				"pool: 3 handlers or sinks run on though they were cancelled: context deadline exceeded")
 			s, err := q.Stats(ctx)
 			require.NoError(t, err)
 			require.Equal(t, 4, s.Ready)
@@ -183,7 +184,8 @@ func TestShutdownOfItems(t *testing.T) {
 		var box mailbox[int]
 		g := newGate()
 		q := fairq.New(func(int) string { return "a" }, nil)
-		w := pool.NewWorkers(q, g.do, &pool.Options[int]{Workers: 2, DeadLetters: box.sink, Logger: quiet})
+		w := pool.NewWorkers(q, g.do,
+			&pool.Options[int]{Workers: 2, DeadLetters: box.sink, Logger: quiet})
 		for i := range 5 {
 			require.NoError(t, q.Push(i))
 		}
@@ -221,7 +223,8 @@ func TestQueueThatEnds(t *testing.T) {
 				require.NoError(t, stop(q, ctx))
 				synctest.Wait()
 				require.Zero(t, goroutines()) // the contexts of the handlers were done
-				require.Equal(t, [2]uint64{2, 2}, [2]uint64{p.Stats().Started, p.Stats().Cancelled + p.Stats().Lost})
+				require.Equal(t, [2]uint64{2, 2},
+					[2]uint64{p.Stats().Started, p.Stats().Cancelled + p.Stats().Lost})
 				require.Zero(t, p.Stats().Workers)
 				require.Error(t, p.Submit(ctx, "a", 4))
 				require.NoError(t, p.Shutdown(ctx))
@@ -237,7 +240,8 @@ func TestWait(t *testing.T) {
 		q := fairq.New(func(int) string { return "a" }, nil)
 		w := pool.NewWorkers(q, g.do, &pool.Options[int]{Workers: 1, Logger: quiet})
 		cleanUp(t, w.Shutdown)
-		p := openFunc(t, g.handle, pool.Options[int]{Workers: 1, Classes: []pool.Class[int]{{Name: "0"}, {Name: "1"}}})
+		p := openFunc(t, g.handle,
+			pool.Options[int]{Workers: 1, Classes: []pool.Class[int]{{Name: "0"}, {Name: "1"}}})
 		for _, wait := range []func(context.Context) error{w.Wait, p.Wait} {
 			soon, cancel := context.WithTimeout(ctx, time.Minute)
 			require.NoError(t, wait(soon))

@@ -35,7 +35,8 @@ func TestCalledByHandler(t *testing.T) {
 			pool.Yield(ctx, func() { check("Yield") })
 			over, cancel := context.WithCancel(ctx)
 			cancel()
-			if assert.ErrorIs(t, p.Submit(over, "a", 1), context.Canceled) && // it calls Refused in this goroutine
+			// it calls Refused in this goroutine
+			if assert.ErrorIs(t, p.Submit(over, "a", 1), context.Canceled) &&
 				assert.NoError(t, w.Wait(ctx)) { // that is another one
 				check("handler")
 			}
@@ -59,13 +60,17 @@ func TestCalledByHandler(t *testing.T) {
 			return nil
 		}, &pool.Options[int]{Logger: quiet})
 		require.ErrorIs(t, p.Do(ctx, "a", 1, pool.PutOptions{}), errNo)
-		_, err := p.Put(ctx, "a", 1, pool.PutOptions{Delay: time.Hour, Deadline: time.Now().Add(time.Second)})
+		_, err := p.Put(ctx, "a", 1,
+			pool.PutOptions{Delay: time.Hour, Deadline: time.Now().Add(time.Second)})
 		require.NoError(t, err)
 		require.NoError(t, p.Submit(ctx, "a", 1))
 		_, err = p.TrySubmit(ctx, "a", 1, pool.PutOptions{})
 		require.ErrorIs(t, err, pool.ErrFull)
 		require.NoError(t, p.Wait(ctx))
-		for _, place := range []string{"Yield", "handler", "Scaled", "DeadLetter", "sink", "Dropped", "Expired", "Refused"} {
+		for _, place := range []string{
+			"Yield", "handler", "Scaled", "DeadLetter", "sink", "Dropped",
+			"Expired", "Refused",
+		} {
 			_, called := places.Load(place)
 			require.True(t, called, place)
 		}
@@ -132,7 +137,8 @@ func TestStopAndWait(t *testing.T) {
 			if own {
 				p = openFunc(t, handle, pool.Options[int]{Workers: 1, Queue: task.Options[int]{Capacity: 3}})
 			} else {
-				p = openNew(t, openQueue(t, &task.Options[int]{Capacity: 4}), handle, pool.Options[int]{Workers: 1})
+				p = openNew(t, openQueue(t, &task.Options[int]{Capacity: 4}), handle,
+					pool.Options[int]{Workers: 1})
 			}
 			for i := range 4 {
 				delay := time.Duration(i%2) * time.Hour
@@ -192,7 +198,8 @@ func TestWaitForLetters(t *testing.T) {
 		inBubble(t, func(t *testing.T, ctx context.Context) {
 			var box mailbox[int]
 			p := openFunc(t, newGate().handle, pool.Options[int]{
-				Workers: 1, Queue: task.Options[int]{Capacity: 2, WhenFull: queue}, WhenFull: pool.DropNew, DeadlineAfter: time.Minute,
+				Workers: 1, Queue: task.Options[int]{Capacity: 2, WhenFull: queue}, WhenFull: pool.DropNew,
+				DeadlineAfter: time.Minute,
 				DeadLetters: func(ctx context.Context, l *pool.DeadLetter[int]) error {
 					time.Sleep(time.Hour)
 					return box.sink(ctx, l)
@@ -217,9 +224,14 @@ func TestPauseWhenSucceeded(t *testing.T) {
 		ctx := t.Context()
 		var p *pool.Pool[int]
 		done := 0
-		p = pool.Func(func(context.Context, *task.Task[int]) error { done++; return nil }, &pool.Options[int]{
-			Workers: 1, Observer: pool.Observer[int]{Succeeded: func(context.Context, string, *task.Task[int], time.Duration) { p.Pause() }},
-		})
+		p = pool.Func(func(context.Context, *task.Task[int]) error { done++; return nil },
+			&pool.Options[int]{
+				Workers: 1, Observer: pool.Observer[int]{Succeeded: func(context.Context, string,
+					*task.Task[int], time.Duration,
+				) {
+					p.Pause()
+				}},
+			})
 		p.Pause()
 		for i := range 3 {
 			require.NoError(t, p.Submit(ctx, "a", i))
@@ -241,7 +253,9 @@ type slowStats struct{ memory.Store }
 
 type slowStatsBackend struct{ driver.Backend }
 
-func (s *slowStats) Open(ctx context.Context, name string, o driver.Settings, n driver.Notifier) (driver.Backend, error) {
+func (s *slowStats) Open(ctx context.Context, name string, o driver.Settings,
+	n driver.Notifier,
+) (driver.Backend, error) {
 	b, err := s.Store.Open(ctx, name, o, n)
 	return slowStatsBackend{b}, err
 }
@@ -293,7 +307,11 @@ func TestWaitLooksAgain(t *testing.T) {
 // TestStopAndWaitForSubmits has an accepted submit that has not returned yet.
 func TestStopAndWaitForSubmits(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
-		p := openFunc(t, nothing, pool.Options[int]{Workers: 1, Queue: task.Options[int]{Weight: func(string) int { time.Sleep(time.Hour); return 1 }}})
+		p := openFunc(t, nothing,
+			pool.Options[int]{
+				Workers: 1,
+				Queue:   task.Options[int]{Weight: func(string) int { time.Sleep(time.Hour); return 1 }},
+			})
 		submitted := later(func() error { return p.Submit(ctx, "a", 1) })
 		synctest.Wait()
 		require.NoError(t, p.StopAndWait(ctx))

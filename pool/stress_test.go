@@ -48,7 +48,9 @@ func anyScale(r *rand.Rand) pool.Scale {
 }
 
 // closers call Shutdown at the same time, some of them without time for handlers.
-func closers(r *rand.Rand, all *sync.WaitGroup, shutdown func(context.Context) error) (errs []error) {
+func closers(r *rand.Rand, all *sync.WaitGroup,
+	shutdown func(context.Context) error,
+) (errs []error) {
 	over, cancel := context.WithCancel(context.Background())
 	cancel()
 	errs = make([]error, 1+r.IntN(2))
@@ -75,7 +77,8 @@ func checkEnded(t *testing.T, errs []error, s pool.Stats) {
 			t.Errorf("Shutdown returns %v", err)
 		}
 	}
-	if s.Workers != 0 || s.Idle != 0 || s.Nested != 0 || s.Started != s.Succeeded+s.Retried+s.Snoozed+s.Failed+s.Cancelled+s.Lost+s.Returned {
+	if s.Workers != 0 || s.Idle != 0 || s.Nested != 0 ||
+		s.Started != s.Succeeded+s.Retried+s.Snoozed+s.Failed+s.Cancelled+s.Lost+s.Returned {
 		t.Errorf("after the end: %+v", s)
 	}
 }

@@ -45,8 +45,9 @@ type PutOptions struct {
 // Task returns the options for a task queue, without the options for pools.
 func (o PutOptions) Task() task.PutOptions {
 	return task.PutOptions{
-		Priority: o.Priority, Cost: o.Cost, Delay: o.Delay, TTL: o.TTL, Deadline: o.Deadline, TTR: o.TTR, MaxAttempts: o.MaxAttempts,
-		Kind: o.Kind, UniqueKey: o.UniqueKey, Group: o.Group, Role: o.Role, Metadata: o.Metadata,
+		Priority: o.Priority, Cost: o.Cost, Delay: o.Delay, TTL: o.TTL, Deadline: o.Deadline, TTR: o.TTR,
+		MaxAttempts: o.MaxAttempts,
+		Kind:        o.Kind, UniqueKey: o.UniqueKey, Group: o.Group, Role: o.Role, Metadata: o.Metadata,
 	}
 }
 
@@ -63,13 +64,17 @@ func (p *Pool[V]) Submit(ctx context.Context, key string, payload V) error {
 }
 
 // Put is Submit with options. It returns the id of the task, 0 if the task was dropped.
-func (p *Pool[V]) Put(ctx context.Context, key string, payload V, options PutOptions) (task.ID, error) {
+func (p *Pool[V]) Put(ctx context.Context, key string, payload V,
+	options PutOptions,
+) (task.ID, error) {
 	return p.submit(ctx, key, payload, &options, p.whenFull)
 }
 
 // TrySubmit is like Put, but never waits for room and never drops the task: it returns a
 // [*FullError], and the caller keeps the task.
-func (p *Pool[V]) TrySubmit(ctx context.Context, key string, payload V, options PutOptions) (task.ID, error) {
+func (p *Pool[V]) TrySubmit(ctx context.Context, key string, payload V,
+	options PutOptions,
+) (task.ID, error) {
 	return p.submit(ctx, key, payload, &options, Reject)
 }
 
@@ -222,8 +227,11 @@ func (p *Pool[V]) makeRoom(
 func (o *offer[V]) task() *task.Task[V] {
 	now, options := time.Now(), o.options
 	i := task.Info{
-		Key: o.key, Kind: options.Kind, UniqueKey: options.UniqueKey, Group: options.Group, Role: options.Role,
-		Priority: max(options.Priority, 0), Cost: cmp.Or(options.Cost, 1), TTR: options.TTR, MaxAttempts: options.MaxAttempts, Deadline: options.Deadline, Created: now, Expires: options.Deadline,
+		Key: o.key, Kind: options.Kind, UniqueKey: options.UniqueKey, Group: options.Group,
+		Role:     options.Role,
+		Priority: max(options.Priority, 0), Cost: cmp.Or(options.Cost, 1), TTR: options.TTR,
+		MaxAttempts: options.MaxAttempts, Deadline: options.Deadline, Created: now,
+		Expires:  options.Deadline,
 		Metadata: maps.Clone(options.Metadata),
 	}
 	if options.Delay > 0 {

@@ -23,13 +23,18 @@ func sleepUntil(at time.Time) {
 
 // TestSwitchingDown has 4 tasks running when there may be 2, and then none, and then 3.
 func TestSwitchingDown(t *testing.T) {
-	forRigs(t, 1, func(t *testing.T, _ *rand.Rand, open func(*testing.T, int, pool.Options[int]) *rig) {
+	forRigs(t, 1, func(t *testing.T, _ *rand.Rand,
+		open func(*testing.T, int, pool.Options[int]) *rig,
+	) {
 		begin := time.Now()
-		rig := open(t, 0, pool.Options[int]{Workers: 4, Schedule: pool.Schedule{Location: time.UTC, Ranges: []pool.Range{
-			{Time: "00:50-02:00", Scale: pool.Scale{Min: 1, Max: 2}},
-			{Time: "02:00-03:00", Pause: true},
-			{Time: "03:00-04:00", Scale: pool.Scale{Max: 3}},
-		}}})
+		rig := open(t, 0, pool.Options[int]{
+			Workers: 4,
+			Schedule: pool.Schedule{Location: time.UTC, Ranges: []pool.Range{
+				{Time: "00:50-02:00", Scale: pool.Scale{Min: 1, Max: 2}},
+				{Time: "02:00-03:00", Pause: true},
+				{Time: "03:00-04:00", Scale: pool.Scale{Max: 3}},
+			}},
+		})
 		for i := range 30 {
 			require.NoError(t, rig.submit(t.Context(), i))
 		}
@@ -70,11 +75,16 @@ func TestSwitchingDown(t *testing.T) {
 // TestSetWorkersOverridesSchedule sets a number of workers across a switch, and takes it back
 // after that.
 func TestSetWorkersOverridesSchedule(t *testing.T) {
-	forRigs(t, 1, func(t *testing.T, _ *rand.Rand, open func(*testing.T, int, pool.Options[int]) *rig) {
+	forRigs(t, 1, func(t *testing.T, _ *rand.Rand,
+		open func(*testing.T, int, pool.Options[int]) *rig,
+	) {
 		begin := time.Now()
-		rig := open(t, 0, pool.Options[int]{Scale: pool.Scale{Min: 1, Max: 9}, Schedule: pool.Schedule{Location: time.UTC, Ranges: []pool.Range{
-			{Time: "01:00-02:00", Scale: pool.Scale{Min: 2, Max: 8}},
-		}}})
+		rig := open(t, 0, pool.Options[int]{
+			Scale: pool.Scale{Min: 1, Max: 9},
+			Schedule: pool.Schedule{Location: time.UTC, Ranges: []pool.Range{
+				{Time: "01:00-02:00", Scale: pool.Scale{Min: 2, Max: 8}},
+			}},
+		})
 		scale := func() [2]int { return [2]int{rig.stats().Min, rig.stats().Max} }
 		require.Equal(t, [2]int{1, 9}, scale())
 		require.NoError(t, rig.set(3, 4))
@@ -115,9 +125,10 @@ func TestRangeHasTimeoutOfPool(t *testing.T) {
 func TestPause(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		begin, g := time.Now(), newGate()
-		p := openFunc(t, g.handle, pool.Options[int]{Workers: 2, Schedule: pool.Schedule{Location: time.UTC, Ranges: []pool.Range{
-			{Time: "01:00-02:00", Scale: pool.Scale{Max: 5}},
-		}}})
+		p := openFunc(t, g.handle,
+			pool.Options[int]{Workers: 2, Schedule: pool.Schedule{Location: time.UTC, Ranges: []pool.Range{
+				{Time: "01:00-02:00", Scale: pool.Scale{Max: 5}},
+			}}})
 		for i := range 10 {
 			require.NoError(t, p.Submit(ctx, "a", i))
 		}
@@ -148,12 +159,17 @@ func TestPause(t *testing.T) {
 func TestScheduleIsLogged(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		out := &records{lines: map[slog.Level][]string{}}
-		p := openFunc(t, newGate().handle, pool.Options[int]{Workers: 3, Logger: slog.New(out), Schedule: pool.Schedule{
-			Location: time.UTC, Ranges: []pool.Range{{Time: "23:00-02:00", Scale: pool.Scale{Min: 1, Max: 2}}},
-		}})
+		p := openFunc(t, newGate().handle,
+			pool.Options[int]{Workers: 3, Logger: slog.New(out), Schedule: pool.Schedule{
+				Location: time.UTC, Ranges: []pool.Range{{
+					Time:  "23:00-02:00",
+					Scale: pool.Scale{Min: 1, Max: 2},
+				}},
+			}})
 		time.Sleep(48 * time.Hour)
 		synctest.Wait()
-		on, off := "pool: schedule range=23:00-02:00 min=1 max=2", "pool: schedule range=none min=3 max=3"
+		on, off := "pool: schedule range=23:00-02:00 min=1 max=2",
+			"pool: schedule range=none min=3 max=3"
 		require.Equal(t, map[slog.Level][]string{slog.LevelDebug: {on, off, on, off, on}}, out.lines)
 		end(t, ctx, p)
 	})

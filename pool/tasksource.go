@@ -71,7 +71,8 @@ type class[V any] struct {
 
 // add adds a class.
 func (s *taskSource[V]) add(c *class[V]) {
-	c.learn = func(t *task.Task[V], cost int64) { _ = c.queue.ReportCost(t.Key, cost) } // it learns: see Options.complete
+	// it learns: see Options.complete
+	c.learn = func(t *task.Task[V], cost int64) { _ = c.queue.ReportCost(t.Key, cost) }
 	c.consumer = c.queue.NewConsumer(s.filter)
 	c.taskWatch = c.consumer.Watch(func() {
 		c.woken.Store(true)
@@ -329,7 +330,8 @@ func (s *taskSource[V]) updateFilterLocked() {
 		}
 	}
 	old := s.filter
-	if slices.Equal(f.Kinds, old.Kinds) && (f.Kinds == nil) == (old.Kinds == nil) && (f.MaxPriority == nil) == (old.MaxPriority == nil) &&
+	if slices.Equal(f.Kinds, old.Kinds) && (f.Kinds == nil) == (old.Kinds == nil) &&
+		(f.MaxPriority == nil) == (old.MaxPriority == nil) &&
 		(f.MaxPriority == nil || *f.MaxPriority == *old.MaxPriority) {
 		return
 	}
@@ -384,7 +386,8 @@ func (s *taskSource[V]) setLimitsLocked(limits []Limit) {
 
 // validateLimits checks that less urgent tasks have no more room than urgent ones.
 func validateLimits(field string, limits []Limit) error {
-	sorted := slices.SortedFunc(slices.Values(limits), func(a, b Limit) int { return a.Priority - b.Priority })
+	sorted := slices.SortedFunc(slices.Values(limits),
+		func(a, b Limit) int { return a.Priority - b.Priority })
 	for i, limit := range sorted {
 		least := 0
 		if limit.Priority == 0 {
@@ -392,11 +395,14 @@ func validateLimits(field string, limits []Limit) error {
 		}
 		switch {
 		case limit.Priority < 0 || limit.Priority > task.MaxPriority:
-			return invalid("%s: Priority is %d; the limits are 0 and %d", field, limit.Priority, task.MaxPriority)
+			return invalid("%s: Priority is %d; the limits are 0 and %d", field, limit.Priority,
+				task.MaxPriority)
 		case limit.Running < least || limit.Running > MaxWorkers:
-			return invalid("%s: Running of priority %d is %d; the limits are %d and %d", field, limit.Priority, limit.Running, least, MaxWorkers)
+			return invalid("%s: Running of priority %d is %d; the limits are %d and %d", field,
+				limit.Priority, limit.Running, least, MaxWorkers)
 		case i > 0 && limit.Priority == sorted[i-1].Priority:
-			return invalid("%s: priority %d has two limits, %d and %d", field, limit.Priority, sorted[i-1].Running, limit.Running)
+			return invalid("%s: priority %d has two limits, %d and %d", field, limit.Priority,
+				sorted[i-1].Running, limit.Running)
 		case i > 0 && limit.Running > sorted[i-1].Running:
 			return invalid("%s: Running of priority %d is %d; the limit is %d, that of the more urgent priority %d",
 				field, limit.Priority, limit.Running, sorted[i-1].Running, sorted[i-1].Priority)

@@ -26,7 +26,9 @@ type Workers struct {
 // options are the defaults. Of the options only Workers, Scale, Schedule, Policy.Timeout,
 // DeadLetters, AbandonAfter, CostUnit, Observer and Logger may be set. NewWorkers panics if others
 // are, or if they do not make sense.
-func NewWorkers[K comparable, V any](queue *fairq.FairQueue[K, V], handler Handler[V], options *Options[V]) *Workers {
+func NewWorkers[K comparable, V any](queue *fairq.FairQueue[K, V], handler Handler[V],
+	options *Options[V],
+) *Workers {
 	if queue == nil || handler == nil {
 		panic("pool: NewWorkers: the queue or the handler is nil")
 	}
@@ -47,7 +49,10 @@ func NewWorkers[K comparable, V any](queue *fairq.FairQueue[K, V], handler Handl
 	}
 	p.workerSettings = *setup
 	s := &itemSource[K, V]{queue: queue}
-	s.class = class[V]{pool: p, inMemory: true, learn: func(t *task.Task[V], cost int64) { _ = queue.ReportCost(t.Payload, cost) }}
+	s.class = class[V]{
+		pool: p, inMemory: true,
+		learn: func(t *task.Task[V], cost int64) { _ = queue.ReportCost(t.Payload, cost) },
+	}
 	s.class.done = func(item V) { _ = queue.Done(item) } // it is an error without ShareTime
 	s.itemWatch = queue.Watch(func() {
 		s.armed.Store(false)

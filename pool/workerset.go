@@ -266,7 +266,8 @@ func (ws *workerSet) updateLocked() {
 		close(ws.returning[0])
 		ws.returning = ws.returning[1:]
 	}
-	ws.slowPath.Store(ws.active > ws.scale.Max || ws.toEnd > 0 || len(ws.unassigned) > 0 || len(ws.returning) > 0 || !ws.mayTakeLocked())
+	ws.slowPath.Store(ws.active > ws.scale.Max || ws.toEnd > 0 || len(ws.unassigned) > 0 ||
+		len(ws.returning) > 0 || !ws.mayTakeLocked())
 	ws.setReaperLocked()
 }
 
@@ -439,7 +440,9 @@ func (ws *workerSet) notifyQuiet() {
 // quietLocked reports whether the set is quiet: all workers are idle, no handler is in Yield, no
 // task is on its way to a worker, no letter is in hand, and nothing runs in the background.
 func (ws *workerSet) quietLocked() bool {
-	return len(ws.idle) == ws.active && ws.yielding == 0 && !ws.dispatching && len(ws.unassigned) == 0 && ws.backgroundCalls == 0 && ws.letters == 0 && ws.prefetched.Load() == 0
+	return len(ws.idle) == ws.active && ws.yielding == 0 && !ws.dispatching &&
+		len(ws.unassigned) == 0 && ws.backgroundCalls == 0 && ws.letters == 0 &&
+		ws.prefetched.Load() == 0
 }
 
 // waitQuiet waits until the set is quiet. atOnce is true if it did not wait: the set was quiet,

@@ -63,7 +63,10 @@ func TestNestedTasks(t *testing.T) {
 
 // TestYieldPanics leaves the pool in order when the called function panics, or ends the goroutine.
 func TestYieldPanics(t *testing.T) {
-	for name, f := range map[string]func(){"panic": func() { panic("boo") }, "goexit": runtime.Goexit} {
+	for name, f := range map[string]func(){
+		"panic":  func() { panic("boo") },
+		"goexit": runtime.Goexit,
+	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, ctx context.Context) {
 				p := openFunc(t, func(ctx context.Context, tk *task.Task[int]) error {
@@ -117,14 +120,17 @@ func testYieldGivesPlaceBack(t *testing.T, ctx context.Context, drain bool) {
 		q := fairq.New(func(int) string { return "a" }, nil)
 		p, submit = pool.NewWorkers(q, handler, &pool.Options[int]{Workers: 1, Logger: quiet}), q.Push
 	} else {
-		f := openFunc(t, func(ctx context.Context, tk *task.Task[int]) error { return handler(ctx, tk.Payload) }, pool.Options[int]{Workers: 1})
+		f := openFunc(t, func(ctx context.Context, tk *task.Task[int]) error {
+			return handler(ctx, tk.Payload)
+		}, pool.Options[int]{Workers: 1})
 		p, submit = f, func(n int) error { return f.Submit(ctx, "a", n) }
 	}
 	expect := func(workers, running, nested, succeeded int) {
 		t.Helper()
 		synctest.Wait()
 		s := p.Stats()
-		require.Equal(t, [4]int{workers, running, nested, succeeded}, [4]int{s.Workers, s.Running, s.Nested, int(s.Succeeded)})
+		require.Equal(t, [4]int{workers, running, nested, succeeded},
+			[4]int{s.Workers, s.Running, s.Nested, int(s.Succeeded)})
 	}
 	require.NoError(t, submit(0))
 	expect(0, 0, 1, 0)
@@ -189,7 +195,9 @@ func TestContextOfItem(t *testing.T) {
 // child of it.
 func TestContextOutlivesHandler(t *testing.T) {
 	for _, asked := range []bool{false, true} {
-		inBubble(t, func(t *testing.T, ctx context.Context) { testContextOutlivesHandler(t, ctx, asked) })
+		inBubble(t, func(t *testing.T, ctx context.Context) {
+			testContextOutlivesHandler(t, ctx, asked)
+		})
 	}
 }
 
@@ -218,7 +226,8 @@ func testContextOutlivesHandler(t *testing.T, ctx context.Context, asked bool) {
 	require.Empty(t, blocked)
 	require.Equal(t, 1, p.Stats().Running)
 	require.Zero(t, p.Stats().Nested)
-	require.Equal(t, context.Canceled, p.Submit(ended, "a", 4)) // last, because it makes the real context
+	// last, because it makes the real context
+	require.Equal(t, context.Canceled, p.Submit(ended, "a", 4))
 	g.let(1)
 	require.NoError(t, <-blocked)
 	g.let(2)

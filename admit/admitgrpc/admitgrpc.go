@@ -23,9 +23,13 @@ import (
 // A call is refused with ResourceExhausted if too many wait, with Unavailable if the Limiter is
 // closed, each with a RetryInfo: see [admit.Limiter.RetryAfter]; and with Internal if the weight
 // of its key is out of range. Unary panics if the Limiter or the key function is nil.
-func Unary[K comparable](l *admit.Limiter[K], key func(ctx context.Context, method string) K) grpc.UnaryServerInterceptor {
+func Unary[K comparable](l *admit.Limiter[K],
+	key func(ctx context.Context, method string) K,
+) grpc.UnaryServerInterceptor {
 	check(l, key)
-	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo,
+		next grpc.UnaryHandler,
+	) (any, error) {
 		p, err := l.Acquire(ctx, key(ctx, info.FullMethod))
 		if err != nil {
 			return nil, refusal(l, err)
@@ -36,9 +40,13 @@ func Unary[K comparable](l *admit.Limiter[K], key func(ctx context.Context, meth
 }
 
 // Stream is [Unary] for streams: the permit is held as long as the stream.
-func Stream[K comparable](l *admit.Limiter[K], key func(ctx context.Context, method string) K) grpc.StreamServerInterceptor {
+func Stream[K comparable](l *admit.Limiter[K],
+	key func(ctx context.Context, method string) K,
+) grpc.StreamServerInterceptor {
 	check(l, key)
-	return func(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+	return func(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo,
+		next grpc.StreamHandler,
+	) error {
 		p, err := l.Acquire(s.Context(), key(s.Context(), info.FullMethod))
 		if err != nil {
 			return refusal(l, err)

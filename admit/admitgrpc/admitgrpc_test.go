@@ -34,11 +34,13 @@ func weight(tenant string) int { return len(tenant) }
 func dial(t *testing.T, l *admit.Limiter[string]) healthpb.HealthClient {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	server := grpc.NewServer(grpc.UnaryInterceptor(admitgrpc.Unary(l, tenant)), grpc.StreamInterceptor(admitgrpc.Stream(l, tenant)))
+	server := grpc.NewServer(grpc.UnaryInterceptor(admitgrpc.Unary(l, tenant)),
+		grpc.StreamInterceptor(admitgrpc.Stream(l, tenant)))
 	healthpb.RegisterHealthServer(server, health.NewServer())
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(server.Stop)
-	conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(listener.Addr().String(),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return healthpb.NewHealthClient(conn)

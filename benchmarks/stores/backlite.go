@@ -38,7 +38,10 @@ func openBacklite(_ context.Context, path string) (queue, error) {
 }
 
 func (q *backliteQueue) newClient(workers int) (*backlite.Client, error) {
-	return backlite.NewClient(backlite.ClientConfig{DB: q.db, NumWorkers: workers, ReleaseAfter: 10 * time.Minute})
+	return backlite.NewClient(backlite.ClientConfig{
+		DB: q.db, NumWorkers: workers,
+		ReleaseAfter: 10 * time.Minute,
+	})
 }
 
 func (q *backliteQueue) put(ctx context.Context, t item) error {
@@ -71,7 +74,9 @@ func (q *backliteQueue) clear(ctx context.Context) error {
 	return err
 }
 
-func (q *backliteQueue) work(ctx context.Context, workers int, w worker) (stop func() error, err error) {
+func (q *backliteQueue) work(ctx context.Context, workers int,
+	w worker,
+) (stop func() error, err error) {
 	client, err := q.newClient(workers)
 	if err != nil {
 		return nil, err

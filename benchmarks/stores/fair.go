@@ -56,7 +56,8 @@ func fairness(ctx context.Context, o *options, e *entrant) (*waits, error) {
 		}
 		return tenant
 	}}
-	if err := e.queue.fill(ctx, o.load.heavy, func(int) string { return r.key("heavy") }); err != nil {
+	if err := e.queue.fill(ctx, o.load.heavy,
+		func(int) string { return r.key("heavy") }); err != nil {
 		return nil, err
 	}
 	due := arrivals(o)
@@ -181,7 +182,9 @@ func (w *waits) quantile(q float64) (ms float64, known bool) {
 }
 
 // compareFairness prints how long the small tenants wait with each contestant.
-func compareFairness(ctx context.Context, o *options, running []*entrant, out, progress io.Writer) error {
+func compareFairness(ctx context.Context, o *options, running []*entrant, out,
+	progress io.Writer,
+) error {
 	all := map[*entrant][]*waits{}
 	for round := range o.count {
 		for _, e := range running {
@@ -193,7 +196,8 @@ func compareFairness(ctx context.Context, o *options, running []*entrant, out, p
 				return fmt.Errorf("%s: %w", e.name, err)
 			}
 			all[e] = append(all[e], w)
-			fmt.Fprintf(progress, "%s round %d: %s: p50 %s ms, p99 %s ms, %s tasks/s\n", time.Now().Format(time.TimeOnly), round+1, e.name,
+			fmt.Fprintf(progress, "%s round %d: %s: p50 %s ms, p99 %s ms, %s tasks/s\n",
+				time.Now().Format(time.TimeOnly), round+1, e.name,
 				quantiles(all[e][round:], 0.5), quantiles(all[e][round:], 0.99), number1(w.perSecond))
 		}
 	}
@@ -205,7 +209,8 @@ func compareFairness(ctx context.Context, o *options, running []*entrant, out, p
 		for _, w := range all[e] {
 			speeds = append(speeds, w.perSecond)
 		}
-		fmt.Fprintf(out, "| %s | %s | %s | %s |\n", e.title(), quantiles(all[e], 0.5), quantiles(all[e], 0.99), number1(median(speeds)))
+		fmt.Fprintf(out, "| %s | %s | %s | %s |\n", e.title(), quantiles(all[e], 0.5),
+			quantiles(all[e], 0.99), number1(median(speeds)))
 	}
 	return nil
 }

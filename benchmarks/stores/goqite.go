@@ -24,7 +24,8 @@ func openGoqite(ctx context.Context, path string) (queue, error) {
 		_ = db.Close()
 		return nil, err
 	}
-	return &goqiteQueue{db, goqite.New(goqite.NewOpts{DB: db, Name: "bench", Timeout: time.Minute})}, nil
+	return &goqiteQueue{db, goqite.New(goqite.NewOpts{DB: db, Name: "bench", Timeout: time.Minute})},
+		nil
 }
 
 func (q *goqiteQueue) put(ctx context.Context, t item) error {
@@ -90,7 +91,9 @@ func (q *goqiteQueue) take(ctx context.Context) (string, func(context.Context) e
 }
 
 // work does not use goqite's Runner, which waits for an interval before each task.
-func (q *goqiteQueue) work(ctx context.Context, workers int, w worker) (stop func() error, err error) {
+func (q *goqiteQueue) work(ctx context.Context, workers int,
+	w worker,
+) (stop func() error, err error) {
 	return workByTaking(ctx, q, workers, w)
 }
 

@@ -68,16 +68,22 @@ func main() {
 	var names, callers, backlogs string
 	flag.StringVar(&o.store, "store", "sqlite", "sqlite or postgres")
 	flag.StringVar(&names, "peers", "", "who takes part, with commas between; all if empty")
-	flag.StringVar(&callers, "callers", "", "how many at the same time (default 1,8,64, and 1,8,100 for postgres)")
+	flag.StringVar(&callers, "callers", "",
+		"how many at the same time (default 1,8,64, and 1,8,100 for postgres)")
 	flag.StringVar(&backlogs, "backlog", "0,10000,1000000", "how many tasks are there already")
-	flag.DurationVar(&o.time, "time", 0, "how long a trial lasts at most (default 2s, and 20s with -fair)")
+	flag.DurationVar(&o.time, "time", 0,
+		"how long a trial lasts at most (default 2s, and 20s with -fair)")
 	flag.IntVar(&o.tasks, "tasks", 20_000, "how many tasks a trial has at most")
 	flag.IntVar(&o.count, "count", 3, "how many rounds")
 	flag.IntVar(&o.keys, "keys", 1_000, "how many keys, unless -fair")
-	flag.StringVar(&o.dir, "dir", "", "where databases are made, for the time of the run (default that for temporary files)")
-	flag.BoolVar(&o.fifo, "fifo", false, "compare ours with ours when all tasks have the same key, which is first in first out")
-	flag.BoolVar(&o.fair, "fair", false, "measure how long tasks of small tenants wait beside a big one")
-	flag.Float64Var(&o.load.rate, "rate", 50, "with -fair: how many tasks the small tenants put in a second, all together")
+	flag.StringVar(&o.dir, "dir", "",
+		"where databases are made, for the time of the run (default that for temporary files)")
+	flag.BoolVar(&o.fifo, "fifo", false,
+		"compare ours with ours when all tasks have the same key, which is first in first out")
+	flag.BoolVar(&o.fair, "fair", false,
+		"measure how long tasks of small tenants wait beside a big one")
+	flag.Float64Var(&o.load.rate, "rate", 50,
+		"with -fair: how many tasks the small tenants put in a second, all together")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

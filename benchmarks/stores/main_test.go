@@ -90,7 +90,8 @@ func TestRun(t *testing.T) {
 			}
 			for _, mode := range []string{"", "fifo", "fair"} {
 				o := &options{
-					store: store, time: 100 * time.Millisecond, tasks: 100, count: 1, keys: 5, fifo: mode == "fifo", fair: mode == "fair",
+					store: store, time: 100 * time.Millisecond, tasks: 100, count: 1, keys: 5,
+					fifo: mode == "fifo", fair: mode == "fair",
 					load: load{heavy: 200, light: 10, rate: 50, workers: 2, service: time.Millisecond},
 				}
 				require.NoError(t, o.parse("", "2", "0,100"))
@@ -122,7 +123,12 @@ func TestOptions(t *testing.T) {
 }
 
 func TestTable(t *testing.T) {
-	tab := newTable("puts/s", []*entrant{{contestant: contestant{name: "ours"}}, {contestant: contestant{name: "a"}}, {contestant: contestant{name: "b"}}})
+	tab := newTable("puts/s",
+		[]*entrant{
+			{contestant: contestant{name: "ours"}},
+			{contestant: contestant{name: "a"}},
+			{contestant: contestant{name: "b"}},
+		})
 	for _, round := range [][]float64{{1000, 1500, 500}, {3000, 1000, 600}, {2000, 1000, 10}} {
 		tab.add("10 tasks", "ours", round[0])
 		tab.add("10 tasks", "a", round[1])

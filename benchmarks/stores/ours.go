@@ -17,7 +17,9 @@ type ourQueue struct {
 }
 
 // ours returns the open function of a contestant for a store.
-func ours(open func(ctx context.Context, address string) (task.Store, func() error, error)) func(context.Context, string) (queue, error) {
+func ours(open func(ctx context.Context, address string) (task.Store, func() error,
+	error),
+) func(context.Context, string) (queue, error) {
 	return func(ctx context.Context, address string) (queue, error) {
 		store, closeStore, err := open(ctx, address)
 		if err != nil {
@@ -96,7 +98,8 @@ func (q *ourQueue) work(_ context.Context, workers int, w worker) (stop func() e
 		w.done() // up to 256 tasks are not acked yet
 		return nil
 	}
-	p := pool.New(q.Queue, handler, &pool.Options[string]{Workers: workers, Logger: slog.New(slog.DiscardHandler)})
+	p := pool.New(q.Queue, handler,
+		&pool.Options[string]{Workers: workers, Logger: slog.New(slog.DiscardHandler)})
 	return func() error { return p.Shutdown(context.Background()) }, nil
 }
 

@@ -30,7 +30,8 @@ func (s server) makeWAL(ctx context.Context) error {
 	}
 	defer func() { _ = conn.Close(ctx) }()
 	for range 40 {
-		if _, err := conn.Exec(ctx, "SELECT pg_logical_emit_message(false, '', ''), pg_switch_wal()"); err != nil {
+		if _, err := conn.Exec(ctx,
+			"SELECT pg_logical_emit_message(false, '', ''), pg_switch_wal()"); err != nil {
 			return err
 		}
 	}

@@ -63,7 +63,9 @@ func number(payload string) int64 {
 }
 
 // workByTaking is work for a taker: goroutines that take and ack.
-func workByTaking(ctx context.Context, q taker, workers int, w worker) (stop func() error, err error) {
+func workByTaking(ctx context.Context, q taker, workers int,
+	w worker,
+) (stop func() error, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var group sync.WaitGroup
 	failed := make(chan error, workers)

@@ -89,7 +89,9 @@ func (q *riverQueue) clear(ctx context.Context) error {
 
 // work uses the settings of River's own benchmark of throughput. A job counts as done when River
 // reports it as completed.
-func (q *riverQueue) work(ctx context.Context, workers int, w worker) (stop func() error, err error) {
+func (q *riverQueue) work(ctx context.Context, workers int,
+	w worker,
+) (stop func() error, err error) {
 	registry := river.NewWorkers()
 	river.AddWorker(registry, &riverWorker{begin: w.begin})
 	client, err := river.NewClient(riverpgxv5.New(q.pool), &river.Config{

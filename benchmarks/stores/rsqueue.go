@@ -65,15 +65,19 @@ func openRsqueuePostgres(ctx context.Context, dsn string) (queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newRsqueue(ctx, &rsqueue{db: stdlib.OpenDBFromPool(pool), dialect: postgresDialect, close2: pool.Close})
+	return newRsqueue(ctx,
+		&rsqueue{db: stdlib.OpenDBFromPool(pool), dialect: postgresDialect, close2: pool.Close})
 }
 
 func newRsqueue(ctx context.Context, q *rsqueue) (queue, error) {
 	d := q.dialect
 	for _, create := range []string{
-		"CREATE TABLE queue_group (id " + d.serial + ", name TEXT NOT NULL UNIQUE, started BOOLEAN NOT NULL, cancelled BOOLEAN NOT NULL)",
-		"CREATE TABLE queue_permit (id " + d.serial + ", created_at BIGINT NOT NULL, heartbeat BIGINT NOT NULL)",
-		"CREATE TABLE queue (id " + d.serial + `, created_at BIGINT NOT NULL, name TEXT NOT NULL, priority BIGINT NOT NULL,
+		"CREATE TABLE queue_group (id " + d.serial +
+			", name TEXT NOT NULL UNIQUE, started BOOLEAN NOT NULL, cancelled BOOLEAN NOT NULL)",
+		"CREATE TABLE queue_permit (id " + d.serial +
+			", created_at BIGINT NOT NULL, heartbeat BIGINT NOT NULL)",
+		"CREATE TABLE queue (id " + d.serial +
+			`, created_at BIGINT NOT NULL, name TEXT NOT NULL, priority BIGINT NOT NULL,
 			permit BIGINT NOT NULL DEFAULT 0, type BIGINT NOT NULL, item ` + d.bytes + ` NOT NULL, address TEXT UNIQUE,
 			group_id BIGINT REFERENCES queue_group (id))`,
 		"CREATE INDEX queue_next ON queue (permit, name, priority, id)",
@@ -126,8 +130,9 @@ func (q *rsqueue) fill(ctx context.Context, n int, key func(i int) string) error
 	if err != nil {
 		return err
 	}
-	_, err = q.db.ExecContext(ctx, "INSERT INTO queue (created_at, name, priority, type, item) SELECT 0, 'bench', 0, 0, $2 FROM "+
-		q.dialect.series+" AS numbers", n, data)
+	_, err = q.db.ExecContext(ctx,
+		"INSERT INTO queue (created_at, name, priority, type, item) SELECT 0, 'bench', 0, 0, $2 FROM "+
+			q.dialect.series+" AS numbers", n, data)
 	return err
 }
 
@@ -177,7 +182,8 @@ func (q *rsqueue) pop(ctx context.Context) (permit int64, data []byte, err error
 		if err := tx.QueryRowContext(ctx, permits, now, now).Scan(&permit); err != nil {
 			return err
 		}
-		claim := "UPDATE queue SET permit = $1 WHERE id = (SELECT q.id " + waiting + " ORDER BY q.priority, q.id LIMIT 1 " + q.dialect.lock + ")"
+		claim := "UPDATE queue SET permit = $1 WHERE id = (SELECT q.id " + waiting +
+			" ORDER BY q.priority, q.id LIMIT 1 " + q.dialect.lock + ")"
 		if _, err := tx.ExecContext(ctx, claim, permit); err != nil {
 			return err
 		}
@@ -188,7 +194,8 @@ func (q *rsqueue) pop(ctx context.Context) (permit int64, data []byte, err error
 
 // renew renews a permit until it is deleted.
 func (q *rsqueue) renew(ctx context.Context, permit int64) {
-	result, err := q.db.ExecContext(ctx, "UPDATE queue_permit SET heartbeat = $1 WHERE id = $2", time.Now().UnixNano(), permit)
+	result, err := q.db.ExecContext(ctx, "UPDATE queue_permit SET heartbeat = $1 WHERE id = $2",
+		time.Now().UnixNano(), permit)
 	if err != nil {
 		return
 	}

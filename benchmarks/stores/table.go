@@ -21,7 +21,11 @@ type row struct {
 	cells map[string][]float64
 }
 
-func newTable(name string, columns []*entrant) *table { return &table{name: name, columns: columns} }
+func newTable(name string,
+	columns []*entrant,
+) *table {
+	return &table{name: name, columns: columns}
+}
 
 func (t *table) add(name, column string, value float64) {
 	i := slices.IndexFunc(t.rows, func(r *row) bool { return r.name == name })
@@ -64,7 +68,8 @@ func (r *row) ratio() string {
 	if len(all) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("**%s** (%s to %s)", ratio(median(all)), ratio(slices.Min(all)), ratio(slices.Max(all)))
+	return fmt.Sprintf("**%s** (%s to %s)", ratio(median(all)), ratio(slices.Min(all)),
+		ratio(slices.Max(all)))
 }
 
 // median is NaN if there are no values.

@@ -68,18 +68,25 @@ const batchSize = 100
 
 // trials returns the measurements of a store.
 func trials(o *options) []trial {
-	puts := trial{"puts/s", 0, func(ctx context.Context, o *options, e *entrant, callers int) (int, time.Duration, error) {
-		return call(o, callers, 1, func(i int) error { return e.queue.put(ctx, item{e.key(i), payload(int64(i))}) })
-	}}
-	batches := trial{fmt.Sprintf("puts/s, %d at once", batchSize), 0, func(ctx context.Context, o *options, e *entrant, callers int) (int, time.Duration, error) {
-		return call(o, callers, batchSize, func(first int) error {
-			batch := make([]item, batchSize)
-			for i := range batch {
-				batch[i] = item{e.key(first + i), payload(int64(first + i))}
-			}
-			return e.queue.putBatch(ctx, batch)
-		})
-	}}
+	puts := trial{
+		"puts/s", 0,
+		func(ctx context.Context, o *options, e *entrant, callers int) (int, time.Duration, error) {
+			return call(o, callers, 1,
+				func(i int) error { return e.queue.put(ctx, item{e.key(i), payload(int64(i))}) })
+		},
+	}
+	batches := trial{
+		fmt.Sprintf("puts/s, %d at once", batchSize), 0,
+		func(ctx context.Context, o *options, e *entrant, callers int) (int, time.Duration, error) {
+			return call(o, callers, batchSize, func(first int) error {
+				batch := make([]item, batchSize)
+				for i := range batch {
+					batch[i] = item{e.key(first + i), payload(int64(first + i))}
+				}
+				return e.queue.putBatch(ctx, batch)
+			})
+		},
+	}
 	if o.store == "sqlite" {
 		return []trial{puts, {"take+ack/s", o.tasks, takeAndAck}}
 	}
@@ -88,7 +95,9 @@ func trials(o *options) []trial {
 
 // call runs callers that call do, until all tasks are used up or time is over. do gets the first
 // of several tasks and their number.
-func call(o *options, callers, size int, do func(first int) error) (done int, took time.Duration, err error) {
+func call(o *options, callers, size int,
+	do func(first int) error,
+) (done int, took time.Duration, err error) {
 	var next, did atomic.Int64
 	var group sync.WaitGroup
 	failed := make(chan error, callers)
@@ -115,15 +124,21 @@ func call(o *options, callers, size int, do func(first int) error) (done int, to
 }
 
 // takeAndAck is work with callers in place of workers, if the queue is a taker.
-func takeAndAck(ctx context.Context, o *options, e *entrant, callers int) (done int, took time.Duration, err error) {
+func takeAndAck(ctx context.Context, o *options, e *entrant,
+	callers int,
+) (done int, took time.Duration, err error) {
 	if q, ok := e.queue.(taker); ok {
-		return measure(o, e.late, func(w worker) (func() error, error) { return workByTaking(ctx, q, callers, w) })
+		return measure(o, e.late,
+			func(w worker) (func() error, error) { return workByTaking(ctx, q, callers, w) })
 	}
 	return work(ctx, o, e, callers)
 }
 
-func work(ctx context.Context, o *options, e *entrant, workers int) (done int, took time.Duration, err error) {
-	return measure(o, e.late, func(w worker) (func() error, error) { return e.queue.work(ctx, workers, w) })
+func work(ctx context.Context, o *options, e *entrant,
+	workers int,
+) (done int, took time.Duration, err error) {
+	return measure(o, e.late,
+		func(w worker) (func() error, error) { return e.queue.work(ctx, workers, w) })
 }
 
 // startTimeout is how long a contestant may take to do its first task.
@@ -131,7 +146,9 @@ const startTimeout = 2 * time.Minute
 
 // measure counts finished tasks from the begin of the first task, until the trial's tasks are done
 // or time is over. A contestant that reports late is measured up to its last report.
-func measure(o *options, late bool, start func(w worker) (stop func() error, err error)) (done int, took time.Duration, err error) {
+func measure(o *options, late bool,
+	start func(w worker) (stop func() error, err error),
+) (done int, took time.Duration, err error) {
 	var did, from, to atomic.Int64
 	epoch := time.Now()
 	begun, all := make(chan struct{}), make(chan struct{})
@@ -182,7 +199,9 @@ func measure(o *options, late bool, start func(w worker) (stop func() error, err
 
 // compareThroughput does each trial with each contestant, one after the other, then all of it
 // again, and so on.
-func compareThroughput(ctx context.Context, o *options, running []*entrant, out, progress io.Writer) error {
+func compareThroughput(ctx context.Context, o *options, running []*entrant, out,
+	progress io.Writer,
+) error {
 	var tables []*table
 	defer func() {
 		for _, t := range tables {
@@ -216,7 +235,8 @@ func compareThroughput(ctx context.Context, o *options, running []*entrant, out,
 						}
 						perSecond := float64(done) / took.Seconds()
 						tables[i].add(row, e.name, perSecond)
-						fmt.Fprintf(progress, "%s round %d: %s: %s: %s %s\n", time.Now().Format(time.TimeOnly), round+1, row, e.name, number1(perSecond), tr.name)
+						fmt.Fprintf(progress, "%s round %d: %s: %s: %s %s\n", time.Now().Format(time.TimeOnly),
+							round+1, row, e.name, number1(perSecond), tr.name)
 					}
 				}
 			}

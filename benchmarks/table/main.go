@@ -35,7 +35,8 @@ func run(bench, benchtime string, count int) error {
 	var t tables
 	for range count {
 		var out bytes.Buffer
-		cmd := exec.Command("go", "test", "-run", "^$", "-bench", bench, "-benchtime", benchtime, "-timeout", "0", ".")
+		cmd := exec.Command("go", "test", "-run", "^$", "-bench", bench, "-benchtime", benchtime,
+			"-timeout", "0", ".")
 		cmd.Stdout, cmd.Stderr = io.MultiWriter(&out, os.Stderr), os.Stderr
 		if err := cmd.Run(); err != nil {
 			return fmt.Errorf("go test: %w", err)
@@ -85,7 +86,8 @@ func (t *tables) add(round io.Reader) error {
 			continue
 		}
 		tab := find(&t.all, func(x *table) bool { return x.name == m[1] }, &table{name: m[1]})
-		r := find(&tab.rows, func(x *row) bool { return x.name == m[2] }, &row{name: m[2], values: map[string][]float64{}})
+		r := find(&tab.rows, func(x *row) bool { return x.name == m[2] },
+			&row{name: m[2], values: map[string][]float64{}})
 		measured := strings.Fields(m[3])
 		for i := 0; i+1 < len(measured); i += 2 {
 			v, err := strconv.ParseFloat(measured[i], 64)
@@ -130,7 +132,8 @@ func (t *tables) print(w io.Writer) {
 			header = append(header, c.name)
 		}
 		header = append(header, first.units[1:]...)
-		fmt.Fprintf(w, "\n| %s |\n%s|\n", strings.Join(header, " | "), strings.Repeat("|---", len(header)))
+		fmt.Fprintf(w, "\n| %s |\n%s|\n", strings.Join(header, " | "),
+			strings.Repeat("|---", len(header)))
 		for _, r := range first.rows {
 			cells := []string{r.name}
 			for _, c := range columns {
@@ -158,7 +161,8 @@ func (t *table) cell(name string) string {
 	for n := range min(len(values), len(base)) {
 		ratios = append(ratios, values[n]/base[n])
 	}
-	return fmt.Sprintf("**%s** (%s to %s)", ratio(median(ratios)), ratio(slices.Min(ratios)), ratio(slices.Max(ratios)))
+	return fmt.Sprintf("**%s** (%s to %s)", ratio(median(ratios)), ratio(slices.Min(ratios)),
+		ratio(slices.Max(ratios)))
 }
 
 func median(values []float64) float64 {

@@ -50,8 +50,10 @@ type settings struct {
 
 func main() {
 	var s settings
-	flag.StringVar(&s.log, "log", "examples/replay/testdata/lcg-2005.csv.gz", "the log, submit_s,user,run_s, packed with gzip")
-	flag.StringVar(&s.addr, "addr", "localhost:8083", "`address` of the page; with port 0 a free one is taken")
+	flag.StringVar(&s.log, "log", "examples/replay/testdata/lcg-2005.csv.gz",
+		"the log, submit_s,user,run_s, packed with gzip")
+	flag.StringVar(&s.addr, "addr", "localhost:8083",
+		"`address` of the page; with port 0 a free one is taken")
 	flag.Float64Var(&s.speed, "speed", 5000, "seconds of the log in a second")
 	flag.IntVar(&s.flood, "flood", 3000, "how many jobs mallory sends at once")
 	flag.DurationVar(&s.every, "every", 30*time.Second, "how often")
@@ -66,7 +68,8 @@ func main() {
 // run replays the log again and again until ctx is done.
 func run(ctx context.Context, s settings, out io.Writer) error {
 	if s.speed <= 0 || s.every <= 0 {
-		return fmt.Errorf("the speed is %v and a flood comes every %v; both must be more than 0", s.speed, s.every)
+		return fmt.Errorf("the speed is %v and a flood comes every %v; both must be more than 0",
+			s.speed, s.every)
 	}
 	jobs, err := read(s.log)
 	if err != nil {
@@ -92,7 +95,8 @@ func run(ctx context.Context, s settings, out io.Writer) error {
 		return fmt.Errorf("%w; -addr localhost:0 takes a free port", err)
 	}
 	address := listener.Addr().String()
-	grid := monitor.FairQueue("grid", queue, func(j job) string { return fmt.Sprintf("runs for %d s", j.run) })
+	grid := monitor.FairQueue("grid", queue,
+		func(j job) string { return fmt.Sprintf("runs for %d s", j.run) })
 	m := monitor.New(&monitor.Options{
 		// Every client that reaches the page may do everything. A page of another name for this
 		// address may not.
@@ -122,7 +126,9 @@ func (s settings) scaled(seconds int64) time.Duration {
 }
 
 // replay pushes the jobs when they are due. Refused jobs are lost.
-func (s settings) replay(ctx context.Context, queue *fairq.FairQueue[string, job], jobs []job) error {
+func (s settings) replay(ctx context.Context, queue *fairq.FairQueue[string, job],
+	jobs []job,
+) error {
 	begin := time.Now()
 	for _, j := range jobs {
 		if err := sleep(ctx, time.Until(begin.Add(s.scaled(j.submit)))); err != nil {

@@ -21,7 +21,10 @@ func TestDashboard(t *testing.T) {
 	r, w := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		ended <- run(ctx, settings{log: lcg, addr: "localhost:0", speed: 20_000, flood: 3000, every: 20 * time.Millisecond}, w)
+		ended <- run(ctx, settings{
+			log: lcg, addr: "localhost:0", speed: 20_000, flood: 3000,
+			every: 20 * time.Millisecond,
+		}, w)
 	}()
 	line, err := bufio.NewReader(r).ReadString('\n')
 	require.NoError(t, err)
@@ -53,7 +56,10 @@ func TestDashboard(t *testing.T) {
 }
 
 func TestSettings(t *testing.T) {
-	require.ErrorContains(t, run(t.Context(), settings{log: "nothing", speed: 1, every: 1}, io.Discard), "name a -log")
-	require.ErrorContains(t, run(t.Context(), settings{log: lcg}, io.Discard), "both must be more than 0")
-	require.ErrorContains(t, run(t.Context(), settings{log: lcg, addr: "x", speed: 1, every: 1}, io.Discard), "address x")
+	require.ErrorContains(t,
+		run(t.Context(), settings{log: "nothing", speed: 1, every: 1}, io.Discard), "name a -log")
+	require.ErrorContains(t, run(t.Context(), settings{log: lcg}, io.Discard),
+		"both must be more than 0")
+	require.ErrorContains(t,
+		run(t.Context(), settings{log: lcg, addr: "x", speed: 1, every: 1}, io.Discard), "address x")
 }

@@ -69,11 +69,13 @@ func parse(args []string, help io.Writer) (config, error) {
 	var c config
 	flags := flag.NewFlagSet("durable", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // run says what is wrong
-	flags.StringVar(&c.addr, "addr", "localhost:8082", "`address` to listen on; with port 0 a free one is taken, and logged")
+	flags.StringVar(&c.addr, "addr", "localhost:8082",
+		"`address` to listen on; with port 0 a free one is taken, and logged")
 	flags.StringVar(&c.file, "db", "durable.db", "SQLite `file`; it is made if there is none")
 	flags.StringVar(&c.postgres, "postgres", "", "`URL` of a Postgres database to be used instead")
 	flags.IntVar(&c.workers, "workers", 2, "how many jobs run at the same time in this process")
-	flags.DurationVar(&c.keep, "keep", 10*time.Second, "how long jobs stay with a process that gives no sign of life, before others do them")
+	flags.DurationVar(&c.keep, "keep", 10*time.Second,
+		"how long jobs stay with a process that gives no sign of life, before others do them")
 	flags.DurationVar(&c.grace, "grace", 20*time.Second, "how long running jobs may take at the end")
 	err := flags.Parse(args)
 	switch {
@@ -129,10 +131,16 @@ func serve(ctx context.Context, c config, log *slog.Logger) (err error) {
 	s := &service{orders: all, tasks: tasks, ending: ctx}
 	workers := pool.New(tasks, s.work, &pool.Options[name]{
 		Workers: c.workers,
-		Policy:  pool.Policy{Backoff: pool.Backoff{Base: time.Second, Max: time.Minute, Jitter: pool.HalfJitter}},
-		Logger:  log,
+		Policy: pool.Policy{Backoff: pool.Backoff{
+			Base: time.Second, Max: time.Minute,
+			Jitter: pool.HalfJitter,
+		}},
+		Logger: log,
 	})
-	server := &http.Server{Handler: s.handler(), ReadTimeout: 10 * time.Second, IdleTimeout: time.Minute}
+	server := &http.Server{
+		Handler: s.handler(), ReadTimeout: 10 * time.Second,
+		IdleTimeout: time.Minute,
+	}
 	server.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelWarn)
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()

@@ -108,7 +108,9 @@ func (p *process) stop() {
 	require.Zero(p.t, p.cmd.ProcessState.ExitCode(), p.log.String())
 }
 
-func (p *process) request(method, tenant, path, body string) (status int, answer []byte, err error) {
+func (p *process) request(method, tenant, path,
+	body string,
+) (status int, answer []byte, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, method, p.url+path, strings.NewReader(body))
@@ -132,7 +134,8 @@ const rounds = 100_000
 // put orders a job whose text is its name.
 func (p *process) put(tenant string, i int) (int, error) {
 	job := fmt.Sprint(tenant, "-", i)
-	status, answer, err := p.request(http.MethodPut, tenant, fmt.Sprintf("/jobs/%s?rounds=%d", job, rounds), job)
+	status, answer, err := p.request(http.MethodPut, tenant,
+		fmt.Sprintf("/jobs/%s?rounds=%d", job, rounds), job)
 	if err == nil && status != http.StatusCreated && status != http.StatusOK {
 		err = fmt.Errorf("status %d: %s", status, answer)
 	}

@@ -45,7 +45,9 @@ func openPostgres(ctx context.Context, connection string) (_ orders, err error) 
 	return d, err
 }
 
-func (d *inPostgres) place(ctx context.Context, n name, o order, put func(context.Context) error) (added bool, err error) {
+func (d *inPostgres) place(ctx context.Context, n name, o order,
+	put func(context.Context) error,
+) (added bool, err error) {
 	err = d.tasks.InTx(ctx, d.db, func(ctx context.Context, tx pgx.Tx) error {
 		result, err := tx.Exec(ctx,
 			"INSERT INTO orders (tenant, job, text, rounds, ordered) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING",
@@ -61,7 +63,9 @@ func (d *inPostgres) place(ctx context.Context, n name, o order, put func(contex
 func (d *inPostgres) find(ctx context.Context, n name) (*order, error) {
 	var found order
 	var finished *time.Time
-	err := d.db.QueryRow(ctx, "SELECT text, rounds, ordered, finished, digest FROM orders WHERE tenant = $1 AND job = $2", n.Tenant, n.Job).
+	err := d.db.QueryRow(ctx,
+		"SELECT text, rounds, ordered, finished, digest FROM orders WHERE tenant = $1 AND job = $2",
+		n.Tenant, n.Job).
 		Scan(&found.Text, &found.Rounds, &found.Ordered, &finished, &found.Digest)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
@@ -75,7 +79,9 @@ func (d *inPostgres) find(ctx context.Context, n name) (*order, error) {
 }
 
 func (d *inPostgres) finish(ctx context.Context, n name, digest string) error {
-	_, err := d.db.Exec(ctx, "UPDATE orders SET digest = $3, finished = clock_timestamp() WHERE tenant = $1 AND job = $2", n.Tenant, n.Job, digest)
+	_, err := d.db.Exec(ctx,
+		"UPDATE orders SET digest = $3, finished = clock_timestamp() WHERE tenant = $1 AND job = $2",
+		n.Tenant, n.Job, digest)
 	return err
 }
 

@@ -144,7 +144,8 @@ func (s *service) getJob(w http.ResponseWriter, r *http.Request) {
 	}
 	wait, err := time.ParseDuration(r.URL.Query().Get("wait"))
 	if r.URL.Query().Has("wait") && (err != nil || wait < 0 || wait > maxWait) {
-		http.Error(w, fmt.Sprintf("wait must be a duration such as 10s, %v at most", maxWait), http.StatusBadRequest)
+		http.Error(w, fmt.Sprintf("wait must be a duration such as 10s, %v at most", maxWait),
+			http.StatusBadRequest)
 		return
 	}
 	o, err := s.orders.find(r.Context(), n)
@@ -184,7 +185,8 @@ func nameOf(r *http.Request) (name, error) {
 	n := name{Tenant: r.Header.Get("X-Tenant"), Job: r.PathValue("name")}
 	for _, text := range []string{n.Tenant, n.Job} {
 		if text == "" || len(text) > maxName {
-			return n, fmt.Errorf("the header X-Tenant and the name of the job must have 1 to %d bytes", maxName)
+			return n, fmt.Errorf("the header X-Tenant and the name of the job must have 1 to %d bytes",
+				maxName)
 		}
 		for _, c := range []byte(text) {
 			if c <= ' ' || c > '~' || c == '/' {
@@ -214,7 +216,8 @@ func (s *service) getStats(w http.ResponseWriter, r *http.Request) {
 		unavailable(w, err)
 		return
 	}
-	all.Ready, all.Delayed, all.Taken, all.Buried = queue.Ready, queue.Delayed, queue.Taken, queue.Buried
+	all.Ready, all.Delayed, all.Taken, all.Buried = queue.Ready, queue.Delayed, queue.Taken,
+		queue.Buried
 	writeJSON(w, all)
 }
 

@@ -45,7 +45,9 @@ func openSQLite(ctx context.Context, path string) (_ orders, err error) {
 	return d, err
 }
 
-func (d *inSQLite) place(ctx context.Context, n name, o order, put func(context.Context) error) (added bool, err error) {
+func (d *inSQLite) place(ctx context.Context, n name, o order,
+	put func(context.Context) error,
+) (added bool, err error) {
 	err = d.tasks.InTx(ctx, d.db, func(ctx context.Context, tx *sql.Tx) error {
 		result, err := tx.ExecContext(ctx,
 			"INSERT INTO orders (tenant, job, text, rounds, ordered) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
@@ -65,7 +67,9 @@ func (d *inSQLite) place(ctx context.Context, n name, o order, put func(context.
 func (d *inSQLite) find(ctx context.Context, n name) (*order, error) {
 	var found order
 	var ordered, finished int64
-	err := d.db.QueryRowContext(ctx, "SELECT text, rounds, ordered, finished, digest FROM orders WHERE tenant = ? AND job = ?", n.Tenant, n.Job).
+	err := d.db.QueryRowContext(ctx,
+		"SELECT text, rounds, ordered, finished, digest FROM orders WHERE tenant = ? AND job = ?",
+		n.Tenant, n.Job).
 		Scan(&found.Text, &found.Rounds, &ordered, &finished, &found.Digest)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
@@ -79,7 +83,8 @@ func (d *inSQLite) find(ctx context.Context, n name) (*order, error) {
 
 func (d *inSQLite) finish(ctx context.Context, n name, digest string) error {
 	return d.tasks.InTx(ctx, d.db, func(ctx context.Context, tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, "UPDATE orders SET digest = ?, finished = ? WHERE tenant = ? AND job = ?",
+		_, err := tx.ExecContext(ctx,
+			"UPDATE orders SET digest = ?, finished = ? WHERE tenant = ? AND job = ?",
 			digest, time.Now().UnixNano(), n.Tenant, n.Job)
 		return err
 	})

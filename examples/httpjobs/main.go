@@ -69,7 +69,8 @@ func parse(args []string, help io.Writer) (config, error) {
 	var c config
 	flags := flag.NewFlagSet("httpjobs", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // run says what is wrong
-	flags.StringVar(&c.addr, "addr", "localhost:8081", "`address` to listen on; with port 0 a free one is taken, and logged")
+	flags.StringVar(&c.addr, "addr", "localhost:8081",
+		"`address` to listen on; with port 0 a free one is taken, and logged")
 	flags.IntVar(&c.workers, "workers", 2, "how many jobs run at the same time")
 	flags.IntVar(&c.capacity, "capacity", 256, "how many jobs may wait")
 	flags.DurationVar(&c.grace, "grace", 20*time.Second, "how long accepted jobs may take at the end")
@@ -104,7 +105,8 @@ func serve(ctx context.Context, c config, log *slog.Logger) error {
 	server.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelWarn)
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
-	log.Info("listening", "addr", listener.Addr().String(), "workers", c.workers, "capacity", c.capacity)
+	log.Info("listening", "addr", listener.Addr().String(), "workers", c.workers, "capacity",
+		c.capacity)
 
 	select {
 	case <-ctx.Done():

@@ -233,7 +233,8 @@ func readJob(w http.ResponseWriter, r *http.Request) (j *job, status int, err er
 	j = &job{ctx: r.Context(), rounds: defaultRounds, answer: make(chan answer, 1)}
 	j.tenant = r.Header.Get("X-Tenant") // from authentication, if this were not an example
 	if j.tenant == "" || len(j.tenant) > maxTenant {
-		return nil, http.StatusBadRequest, fmt.Errorf("the header X-Tenant must have 1 to %d bytes", maxTenant)
+		return nil, http.StatusBadRequest,
+			fmt.Errorf("the header X-Tenant must have 1 to %d bytes", maxTenant)
 	}
 	if text := r.URL.Query().Get("rounds"); text != "" {
 		if j.rounds, err = strconv.Atoi(text); err != nil || j.rounds < 1 || j.rounds > maxRounds {
@@ -245,7 +246,8 @@ func readJob(w http.ResponseWriter, r *http.Request) (j *job, status int, err er
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return nil, http.StatusRequestEntityTooLarge, fmt.Errorf("the text must not have more than %d bytes", maxText)
+		return nil, http.StatusRequestEntityTooLarge,
+			fmt.Errorf("the text must not have more than %d bytes", maxText)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, http.StatusRequestTimeout, fmt.Errorf("the text must be sent within %v", readTime)
 	case err != nil:

@@ -36,7 +36,9 @@ func bubble(t *testing.T, workers, capacity int, test func(*testing.T, *rig)) {
 		go func() { served <- server.Serve(network) }()
 		r.client = &http.Client{Transport: &http.Transport{
 			DisableKeepAlives: true,
-			DialContext:       func(context.Context, string, string) (net.Conn, error) { return network.dial() },
+			DialContext: func(context.Context, string, string) (net.Conn, error) {
+				return network.dial()
+			},
 		}}
 		test(t, r)
 		require.NoError(t, server.Shutdown(t.Context()))
@@ -117,7 +119,9 @@ func post(client *http.Client, base, tenant, text string, rounds int) request {
 	return q
 }
 
-func send(ctx context.Context, client *http.Client, base, tenant, text string, rounds int) (a response) {
+func send(ctx context.Context, client *http.Client, base, tenant, text string,
+	rounds int,
+) (a response) {
 	url := fmt.Sprintf("%s/jobs?rounds=%d", base, rounds)
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(text))
 	if err != nil {
@@ -129,7 +133,10 @@ func send(ctx context.Context, client *http.Client, base, tenant, text string, r
 		return response{err: err}
 	}
 	defer answer.Body.Close()
-	a = response{status: answer.StatusCode, retryAfter: answer.Header.Get("Retry-After"), at: time.Now()}
+	a = response{
+		status: answer.StatusCode, retryAfter: answer.Header.Get("Retry-After"),
+		at: time.Now(),
+	}
 	if a.status == http.StatusOK {
 		a.err = json.NewDecoder(answer.Body).Decode(&a.result)
 	}

@@ -23,8 +23,10 @@ const (
 
 func main() {
 	limiter := workqueue.DefaultTypedControllerRateLimiter[types.NamespacedName]()
-	fmt.Printf("in order:  the ten small namespaces have waited %v\n", flood(around(nil, "", limiter)))
-	fmt.Printf("in turns:  the ten small namespaces have waited %v\n", flood(newQueue(namespace)("", limiter)))
+	fmt.Printf("in order:  the ten small namespaces have waited %v\n",
+		flood(around(nil, "", limiter)))
+	fmt.Printf("in turns:  the ten small namespaces have waited %v\n",
+		flood(newQueue(namespace)("", limiter)))
 }
 
 func namespace(object types.NamespacedName) string { return object.Namespace }

@@ -19,7 +19,8 @@ func TestFlood(t *testing.T) {
 }
 
 func limiter() workqueue.TypedRateLimiter[types.NamespacedName] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](time.Second, time.Minute)
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](time.Second,
+		time.Minute)
 }
 
 // TestWorkqueue shows that client-go's queue keeps its behaviour.

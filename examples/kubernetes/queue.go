@@ -33,18 +33,23 @@ func (q *fair[T]) Pop() T {
 //
 //	newQueue(func(r reconcile.Request) string { return r.Namespace })
 func newQueue[T comparable](key func(T) string) func(string, workqueue.TypedRateLimiter[T]) workqueue.TypedRateLimitingInterface[T] {
-	return func(name string, limiter workqueue.TypedRateLimiter[T]) workqueue.TypedRateLimitingInterface[T] {
+	return func(name string,
+		limiter workqueue.TypedRateLimiter[T],
+	) workqueue.TypedRateLimitingInterface[T] {
 		return around(&fair[T]{key: key}, name, limiter)
 	}
 }
 
 // around returns client-go's queue around another. If that is nil, items are served in order.
-func around[T comparable](queue workqueue.Queue[T], name string, limiter workqueue.TypedRateLimiter[T]) workqueue.TypedRateLimitingInterface[T] {
-	return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[T]{
-		Name: name,
-		DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[T]{
-			Name:  name,
-			Queue: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[T]{Name: name, Queue: queue}),
-		}),
-	})
+func around[T comparable](queue workqueue.Queue[T], name string,
+	limiter workqueue.TypedRateLimiter[T],
+) workqueue.TypedRateLimitingInterface[T] {
+	return workqueue.NewTypedRateLimitingQueueWithConfig(limiter,
+		workqueue.TypedRateLimitingQueueConfig[T]{
+			Name: name,
+			DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[T]{
+				Name:  name,
+				Queue: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[T]{Name: name, Queue: queue}),
+			}),
+		})
 }

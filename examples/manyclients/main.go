@@ -63,7 +63,10 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	return 0
 }
 
-var takings = map[string]etcd.Taking{"apart": etcd.Apart, "staged": etcd.Staged, "strict": etcd.Strict}
+var takings = map[string]etcd.Taking{
+	"apart": etcd.Apart, "staged": etcd.Staged,
+	"strict": etcd.Strict,
+}
 
 func parse(args []string, help io.Writer) (config, error) {
 	var c config
@@ -74,7 +77,8 @@ func parse(args []string, help io.Writer) (config, error) {
 	flags.IntVar(&c.consumers, "consumers", 8, "how many processes take them")
 	flags.IntVar(&c.batch, "batch", 10, "how many tasks a consumer takes at a time, 1 to 1000")
 	flags.StringVar(&taking, "taking", "apart", "apart, staged or strict: see etcd.Taking")
-	flags.StringVar(&c.servers, "servers", "", "`addresses` of servers of etcd 3.6 or newer, with commas between; \"\" means one of our own")
+	flags.StringVar(&c.servers, "servers", "",
+		"`addresses` of servers of etcd 3.6 or newer, with commas between; \"\" means one of our own")
 	flags.DurationVar(&c.time, "time", 0, "when to end; 0 means when you press Ctrl-C")
 	err := flags.Parse(args)
 	known := false
@@ -89,7 +93,8 @@ func parse(args []string, help io.Writer) (config, error) {
 	case !known:
 		err = fmt.Errorf("-taking is %q, must be apart, staged or strict", taking)
 	case c.producers < 0 || c.consumers < 0 || c.producers+c.consumers == 0:
-		err = fmt.Errorf("-producers is %d and -consumers is %d, at least one process is needed", c.producers, c.consumers)
+		err = fmt.Errorf("-producers is %d and -consumers is %d, at least one process is needed",
+			c.producers, c.consumers)
 	case c.batch < 1 || c.batch > 1000:
 		err = fmt.Errorf("-batch is %d, must be 1 to 1000", c.batch)
 	case c.time < 0:
@@ -150,10 +155,12 @@ func clearScreen(out io.Writer) string {
 // table shows the work of each process since before, which it sets to now.
 func table(all []*process, before []counts) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%-12s %8s %10s %10s %15s\n", "process", "tasks/s", "tasks", "conflicts", "conflicts/task")
+	fmt.Fprintf(&b, "%-12s %8s %10s %10s %15s\n", "process", "tasks/s", "tasks", "conflicts",
+		"conflicts/task")
 	row := func(name string, perSecond int64, now counts, note string) {
 		fmt.Fprintf(&b, "%-12s %8d %10d %10d %15.3f%s\n",
-			name, perSecond, now.Tasks, now.Conflicts, float64(now.Conflicts)/float64(max(1, now.Tasks)), note)
+			name, perSecond, now.Tasks, now.Conflicts, float64(now.Conflicts)/float64(max(1, now.Tasks)),
+			note)
 	}
 	var put, taken [2]counts // in the last second, and in all
 	for i, p := range all {

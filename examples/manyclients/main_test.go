@@ -20,10 +20,13 @@ func TestMain(m *testing.M) {
 
 func TestRun(t *testing.T) {
 	var out bytes.Buffer
-	errOut, err := os.Create(filepath.Join(t.TempDir(), "stderr")) // a file, because all processes write to it
+	// a file, because all processes write to it
+	errOut, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
 	require.NoError(t, err)
 	defer errOut.Close()
-	status := run(t.Context(), []string{"-producers", "1", "-consumers", "2", "-taking", "staged", "-time", "5500ms"}, &out, errOut)
+	status := run(t.Context(),
+		[]string{"-producers", "1", "-consumers", "2", "-taking", "staged", "-time", "5500ms"}, &out,
+		errOut)
 	told, err := os.ReadFile(errOut.Name())
 	require.NoError(t, err)
 	require.Empty(t, string(told))

@@ -158,7 +158,9 @@ func (w *worker) work(ctx context.Context) (err error) {
 const maxReady = 2000
 
 // produce puts tasks of many tenants, some of them far more often than others.
-func (w *worker) produce(ctx context.Context, queue *task.Queue[string], tasks *atomic.Int64) error {
+func (w *worker) produce(ctx context.Context, queue *task.Queue[string],
+	tasks *atomic.Int64,
+) error {
 	for ctx.Err() == nil {
 		stats, err := queue.Stats(ctx)
 		if err != nil {
@@ -187,7 +189,9 @@ func (w *worker) produce(ctx context.Context, queue *task.Queue[string], tasks *
 }
 
 // consume takes tasks and does them, which takes no time.
-func (w *worker) consume(ctx context.Context, queue *task.Queue[string], tasks *atomic.Int64) error {
+func (w *worker) consume(ctx context.Context, queue *task.Queue[string],
+	tasks *atomic.Int64,
+) error {
 	for {
 		taken, err := queue.TakeBatch(ctx, w.Batch)
 		if err != nil {

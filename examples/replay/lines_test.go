@@ -91,9 +91,11 @@ func TestBuiltInReplay(t *testing.T) {
 	})
 	mean := inRange(w.meanRun(), fairq.MaxCost)
 	o := fairq.Options[int, job]{Quantum: mean / 10, PriorCost: mean}
-	simulated(learner{newFair(o)}).check(t, "learned", figures{few: 30, mean: 0.80, little: 0.15}, fifo)
+	simulated(learner{newFair(o)}).check(t, "learned", figures{few: 30, mean: 0.80, little: 0.15},
+		fifo)
 	o.Newcomers = fairq.ThisRound
-	simulated(learner{newFair(o)}).check(t, "learned, ThisRound", figures{few: 10, mean: 0.66, little: 0.07}, fifo)
+	simulated(learner{newFair(o)}).check(t, "learned, ThisRound",
+		figures{few: 10, mean: 0.66, little: 0.07}, fifo)
 }
 
 // figures show how a line serves.
@@ -111,7 +113,8 @@ func figuresOf(w *workload, waits []sorted) figures {
 
 // check compares figures with their limits: few in seconds, the others as parts of the FIFO's.
 func (f figures) check(t *testing.T, name string, most, fifo figures) {
-	t.Logf("%-28s few jobs: median %4g; all: mean %5g; little work: p95 %6g", name, f.few, f.mean, f.little)
+	t.Logf("%-28s few jobs: median %4g; all: mean %5g; little work: p95 %6g", name, f.few, f.mean,
+		f.little)
 	require.LessOrEqual(t, f.few, most.few, name)
 	require.LessOrEqual(t, f.mean/fifo.mean, most.mean, name)
 	require.LessOrEqual(t, f.little/fifo.little, most.little, name)

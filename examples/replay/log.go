@@ -70,13 +70,16 @@ func (b *builder) read(text io.Reader) (int, error) {
 		}
 		line, _ = r.FieldPos(0)
 		if !headed {
-			if !slices.EqualFunc(fields, header, func(a, b string) bool { return strings.TrimSpace(a) == b }) {
-				return line, fmt.Errorf("the header is %q, must be %q", strings.Join(fields, ","), strings.Join(header, ","))
+			if !slices.EqualFunc(fields, header,
+				func(a, b string) bool { return strings.TrimSpace(a) == b }) {
+				return line, fmt.Errorf("the header is %q, must be %q", strings.Join(fields, ","),
+					strings.Join(header, ","))
 			}
 			continue
 		}
 		if len(fields) != len(header) {
-			return line, fmt.Errorf("%s, must be %d (%s)", plural(len(fields), "field"), len(header), strings.Join(header, ","))
+			return line, fmt.Errorf("%s, must be %d (%s)", plural(len(fields), "field"), len(header),
+				strings.Join(header, ","))
 		}
 		if err := b.add(fields[0], fields[1], fields[2]); err != nil {
 			return line, err
@@ -111,7 +114,8 @@ func (b *builder) add(submit, user, run string) error {
 func seconds(what, text string) (int64, error) {
 	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 	if err != nil || n < 0 || n > maxSeconds {
-		return 0, fmt.Errorf("the %s is %q, must be a whole number of seconds from 0 to %d", what, text, int64(maxSeconds))
+		return 0, fmt.Errorf("the %s is %q, must be a whole number of seconds from 0 to %d", what, text,
+			int64(maxSeconds))
 	}
 	return n, nil
 }

@@ -26,7 +26,8 @@ func read(t *testing.T, text string) ([]string, *workload) {
 	require.NoError(t, err)
 	var lines []string
 	for _, j := range w.jobs {
-		lines = append(lines, strings.Join([]string{human(j.submit), w.names[j.user], human(j.run)}, " "))
+		lines = append(lines,
+			strings.Join([]string{human(j.submit), w.names[j.user], human(j.run)}, " "))
 	}
 	return lines, w
 }
@@ -92,7 +93,8 @@ func TestBuiltInLog(t *testing.T) {
 // All work is 2,000, so a tenth of a fair share is 40.
 func TestGroups(t *testing.T) {
 	jobs := func(n int, rest string) string { return strings.Repeat("0,"+rest+"\n", n) }
-	_, w := read(t, "submit_s,user,run_s\n"+jobs(fewJobs, "cid,0")+jobs(1, "dan,40")+jobs(fewJobs, "ann,10")+
+	_, w := read(t, "submit_s,user,run_s\n"+jobs(fewJobs, "cid,0")+jobs(1, "dan,40")+jobs(fewJobs,
+		"ann,10")+
 		jobs(1, "bob,960")+jobs(fewJobs-1, "eve,0"))
 	require.Zero(t, w.load(1), "no time passes")
 	got := map[string][]string{}

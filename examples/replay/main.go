@@ -90,8 +90,9 @@ func parse(args []string, out io.Writer) (settings, error) {
 	f.SetOutput(io.Discard) // run prints the error
 	f.Func("servers", "number of servers, `n`, each of which runs one job at a time; auto for the least that can do\n"+
 		"the work in the log's time (default 1600)", s.setServers)
-	f.StringVar(&s.in, "in", "", "replay this `file` instead of the built-in log: a CSV with the columns submit_s,user,run_s,\n"+
-		"packed with gzip or not; every job takes one server")
+	f.StringVar(&s.in, "in", "",
+		"replay this `file` instead of the built-in log: a CSV with the columns submit_s,user,run_s,\n"+
+			"packed with gzip or not; every job takes one server")
 	f.StringVar(&s.svg, "svg", "replay.svg", "write the picture to this `file`; none for no picture")
 	f.Func("quantum", "how long a user's jobs may run in a round if run times are known, `x` times the mean run time of\n"+
 		"a job (default 0.1)", s.setQuantum)

@@ -79,8 +79,9 @@ func TestFlags(t *testing.T) {
 		status, out, _ := cli(t, "-in", in, "-svg", none)
 		require.Zero(t, status)
 		require.Contains(t, out, "on 1,600 servers")
-		require.Contains(t, out, "\nNobody waited, so no line can make a difference. About 8 servers would be busy all the time: "+
-			"try -servers auto.\n")
+		require.Contains(t, out,
+			"\nNobody waited, so no line can make a difference. About 8 servers would be busy all the time: "+
+				"try -servers auto.\n")
 		require.NotContains(t, out, "picture")
 		left, err := os.ReadDir(".")
 		require.NoError(t, err)
@@ -117,12 +118,32 @@ func TestErrors(t *testing.T) {
 		args   []string
 		want   string
 	}{
-		{2, []string{"-servers", "0"}, `invalid value "0" for flag -servers: must be 1 or more, or auto`},
-		{2, []string{"-servers", "-3"}, `invalid value "-3" for flag -servers: must be 1 or more, or auto`},
+		{
+			2,
+			[]string{"-servers", "0"},
+			`invalid value "0" for flag -servers: must be 1 or more, or auto`,
+		},
+		{
+			2,
+			[]string{"-servers", "-3"},
+			`invalid value "-3" for flag -servers: must be 1 or more, or auto`,
+		},
 		{2, []string{"-servers", "many"}, `invalid value "many" for flag -servers`},
-		{2, []string{"-servers", "auto", "-in", once}, "-servers auto: all jobs come in the same second"},
-		{2, []string{"-quantum", "0"}, `invalid value "0" for flag -quantum: must be a number from 0.001 to 1000`},
-		{2, []string{"-quantum", "NaN"}, `invalid value "NaN" for flag -quantum: must be a number from 0.001 to 1000`},
+		{
+			2,
+			[]string{"-servers", "auto", "-in", once},
+			"-servers auto: all jobs come in the same second",
+		},
+		{
+			2,
+			[]string{"-quantum", "0"},
+			`invalid value "0" for flag -quantum: must be a number from 0.001 to 1000`,
+		},
+		{
+			2,
+			[]string{"-quantum", "NaN"},
+			`invalid value "NaN" for flag -quantum: must be a number from 0.001 to 1000`,
+		},
 		{2, []string{"-colour"}, "flag provided but not defined: -colour"},
 		{2, []string{in}, "There are flags only"},
 		{1, []string{"-in", "missing.csv"}, "open missing.csv:"},
@@ -199,12 +220,16 @@ func TestPicture(t *testing.T) {
 
 func TestWords(t *testing.T) {
 	for seconds, want := range map[int64]string{
-		0: "0s", 59: "59s", 60: "1m 00s", 3599: "59m 59s", 3600: "1h 00m", 7505: "2h 05m", 172799: "47h 59m", 172800: "2d 00h",
+		0: "0s", 59: "59s", 60: "1m 00s", 3599: "59m 59s", 3600: "1h 00m", 7505: "2h 05m",
+		172799: "47h 59m", 172800: "2d 00h",
 		31536000: "365d 00h",
 	} {
 		require.Equal(t, want, human(seconds))
 	}
-	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", 60658: "60,658", 1002003: "1,002,003"} {
+	for n, want := range map[int]string{
+		0: "0", 999: "999", 1000: "1,000", 60658: "60,658",
+		1002003: "1,002,003",
+	} {
 		require.Equal(t, want, thousands(n))
 	}
 	require.Equal(t, "1 job", plural(1, "job"))

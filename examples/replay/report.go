@@ -94,7 +94,8 @@ func report(w *workload, servers int, results []*result) []byte {
 	if longest == 0 {
 		fmt.Fprint(&b, "\nNobody waited, so no line can make a difference.")
 		if least := w.leastServers(); least > 0 {
-			fmt.Fprintf(&b, " About %s would be busy all the time: try -servers auto.", plural(least, "server"))
+			fmt.Fprintf(&b, " About %s would be busy all the time: try -servers auto.",
+				plural(least, "server"))
 		}
 		fmt.Fprintln(&b)
 	}
@@ -110,7 +111,8 @@ who has used the least time. Nobody needs to know how long jobs run. The last li
 
 // subject describes the replayed log.
 func subject(w *workload, servers int) string {
-	s := fmt.Sprintf("%s: %s of %s on %s", w.title, plural(len(w.jobs), "job"), plural(len(w.names), "user"), plural(servers, "server"))
+	s := fmt.Sprintf("%s: %s of %s on %s", w.title, plural(len(w.jobs), "job"),
+		plural(len(w.names), "user"), plural(servers, "server"))
 	if load := w.load(servers); load > 0 {
 		s += fmt.Sprintf(", %.0f %% load", 100*load)
 	}

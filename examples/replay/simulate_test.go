@@ -31,18 +31,34 @@ func TestSimulateByHand(t *testing.T) {
 	}{
 		{"FIFO", long, 1, &fifo{}, "A0@0 A1@10 A2@20 B3@30"},
 		{"fair", long, 1, newFair(fairq.Options[int, job]{}), "A0@0 A1@10 B3@20 A2@30"},
-		{"newcomers", long, 1, newFair(fairq.Options[int, job]{Newcomers: fairq.ThisRound}), "A0@0 B3@10 A1@20 A2@30"},
-		{"weights", long, 1, newFair(fairq.Options[int, job]{Weight: func(u int) int { return 2 - u }}), "A0@0 A1@10 A2@20 B3@30"},
+		{
+			"newcomers", long, 1, newFair(fairq.Options[int, job]{Newcomers: fairq.ThisRound}),
+			"A0@0 B3@10 A1@20 A2@30",
+		},
+		{
+			"weights", long, 1, newFair(fairq.Options[int, job]{Weight: func(u int) int { return 2 - u }}),
+			"A0@0 A1@10 A2@20 B3@30",
+		},
 		{"two servers", long, 2, &fifo{}, "A0@0 A1@1 A2@10 B3@11"},
 		{"enough servers", long, 9, &fifo{}, "A0@0 A1@1 A2@2 B3@3"},
-		{"a server is free in the second of the job's end", []job{{a, 0, 10}, {b, 10, 10}}, 1, &fifo{}, "A0@0 B10@10"},
+		{
+			"a server is free in the second of the job's end",
+			[]job{{a, 0, 10}, {b, 10, 10}},
+			1, &fifo{},
+			"A0@0 B10@10",
+		},
 		{
 			"who waits comes before who arrives in the second of the job's end",
 			[]job{{a, 0, 10}, {a, 5, 1}, {b, 10, 1}},
 			1,
 			newFair(fairq.Options[int, job]{Newcomers: fairq.ThisRound}), "A0@0 A5@10 B10@11",
 		},
-		{"no run time", []job{{a, 0, 0}, {a, 0, 0}, {b, 0, 5}, {b, 1, 0}, {a, 7, 0}}, 1, &fifo{}, "A0@0 A0@0 B0@0 B1@5 A7@7"},
+		{
+			"no run time",
+			[]job{{a, 0, 0}, {a, 0, 0}, {b, 0, 5}, {b, 1, 0}, {a, 7, 0}},
+			1, &fifo{},
+			"A0@0 A0@0 B0@0 B1@5 A7@7",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var d diary

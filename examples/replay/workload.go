@@ -65,7 +65,9 @@ type group struct {
 	jobs      int
 }
 
-func (g *group) size() string { return plural(len(g.users), "user") + ", " + plural(g.jobs, "job") }
+func (g *group) size() string {
+	return plural(len(g.users), "user") + ", " + plural(g.jobs, "job")
+}
 
 const (
 	fewJobs    = 100 // below, a user has few jobs
@@ -82,8 +84,14 @@ func (w *workload) groups() []group {
 	work, total := w.work()
 	groups := []group{
 		{name: "All users", headline: mean},
-		{name: "Users with few jobs", who: fmt.Sprintf(", fewer than %d each", fewJobs), headline: median},
-		{name: "Users with little work", who: fmt.Sprintf(", each less than %g of a fair share", littleWork), headline: p95},
+		{
+			name: "Users with few jobs", who: fmt.Sprintf(", fewer than %d each", fewJobs),
+			headline: median,
+		},
+		{
+			name: "Users with little work",
+			who:  fmt.Sprintf(", each less than %g of a fair share", littleWork), headline: p95,
+		},
 		{name: "The heaviest users", who: ", who have half of all work", headline: p95},
 	}
 	add := func(to, u int) {

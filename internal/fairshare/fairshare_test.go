@@ -24,7 +24,10 @@ func newWorld(limit int, clients ...*client) (*world, map[int]time.Duration) {
 // tenant returns the clients of a key, which ask again as soon as they are done.
 func tenant(name, clients, weight int, hold func() time.Duration) (all []*client) {
 	for range clients {
-		all = append(all, &client{key: always(name), weight: weight, hold: hold, think: always(time.Duration(0))})
+		all = append(all, &client{
+			key: always(name), weight: weight, hold: hold,
+			think: always(time.Duration(0)),
+		})
 	}
 	return all
 }
@@ -67,7 +70,10 @@ func lightTenants(next func(*world) func() *key) (p99 time.Duration, long, short
 		clients = append(clients, tenant(20+name, 5, 1, about(20*time.Millisecond))...)
 	}
 	for name := range 10 {
-		c := &client{key: always(40 + name), weight: 1, hold: about(20 * time.Millisecond), think: about(2 * time.Second)}
+		c := &client{
+			key: always(40 + name), weight: 1, hold: about(20 * time.Millisecond),
+			think: about(2 * time.Second),
+		}
 		c.at = time.Duration(random.Int64N(int64(2 * time.Second)))
 		clients = append(clients, c)
 	}
@@ -109,7 +115,11 @@ func TestNewKeyEachTime(t *testing.T) {
 	fresh := 1000
 	var clients []*client
 	for range 12 {
-		clients = append(clients, &client{key: func() int { fresh++; return fresh }, weight: 1, hold: always(time.Second), think: always(time.Duration(0))})
+		clients = append(clients,
+			&client{
+				key: func() int { fresh++; return fresh }, weight: 1, hold: always(time.Second),
+				think: always(time.Duration(0)),
+			})
 	}
 	clients = append(clients, tenant(0, 1, 1, always(3*time.Second))...)
 	w, served := newWorld(2, clients...)
@@ -120,7 +130,10 @@ func TestNewKeyEachTime(t *testing.T) {
 // TestComesBack: a client that leaves after each of its long requests does not get a whole permit,
 // because its debt is remembered.
 func TestComesBack(t *testing.T) {
-	clients := []*client{{key: always(0), weight: 1, hold: always(time.Minute), think: always(time.Millisecond)}}
+	clients := []*client{{
+		key: always(0), weight: 1, hold: always(time.Minute),
+		think: always(time.Millisecond),
+	}}
 	for name := range 20 {
 		clients = append(clients, tenant(1+name, 2, 1, always(100*time.Millisecond))...)
 	}
@@ -140,7 +153,8 @@ func TestBounds(t *testing.T) {
 		limit, held, apart := checkBounds(t, uint64(seed))
 		worst[held][limit] = max(worst[held][limit], apart)
 	}
-	t.Log("two keys that always wait differ, in D, by limit: ", worst[0], "; if one held permits before: ", worst[1])
+	t.Log("two keys that always wait differ, in D, by limit: ", worst[0],
+		"; if one held permits before: ", worst[1])
 }
 
 func checkBounds(t *testing.T, seed uint64) (limit, held int, apart float64) {
@@ -163,13 +177,18 @@ func checkBounds(t *testing.T, seed uint64) (limit, held int, apart float64) {
 	var clients []*client
 	held = random.IntN(2)
 	for i := range limit * (1 - held) {
-		clients = append(clients, &client{key: always(-1 - i), weight: 1, hold: times(), think: always(never / 2)})
+		clients = append(clients,
+			&client{key: always(-1 - i), weight: 1, hold: times(), think: always(never / 2)})
 	}
-	clients = slices.Concat(clients, tenant(0, 2*limit+1, 1, times()), tenant(1, 2*limit+1, 1, times()))
+	clients = slices.Concat(clients, tenant(0, 2*limit+1, 1, times()),
+		tenant(1, 2*limit+1, 1, times()))
 	for range random.IntN(3 * limit) {
 		name := 2 + random.IntN(10)
 		thinks := time.Duration(1 + random.Int64N(int64(5*D)))
-		c := &client{key: always(name), weight: 1, hold: times(), think: func() time.Duration { return time.Duration(random.Int64N(int64(thinks))) }}
+		c := &client{
+			key: always(name), weight: 1, hold: times(),
+			think: func() time.Duration { return time.Duration(random.Int64N(int64(thinks))) },
+		}
 		if random.IntN(5) == 0 {
 			c.key = func() int { return random.IntN(1000) + 100 }
 		}
@@ -320,7 +339,8 @@ func checkModel(t *testing.T, seed uint64) {
 			i := random.IntN(len(m.came))
 			m.came = slices.Delete(m.came, i, i+1)
 			s.Leave(s.Find(name), first(m), now)
-		case random.IntN(3) == 0 && s.Len() == 0 && held < limit: // keys that come once, and are forgotten
+		// keys that come once, and are forgotten
+		case random.IntN(3) == 0 && s.Len() == 0 && held < limit:
 			fresh++
 			ask(fresh)
 			release(fresh, 0)
@@ -387,14 +407,18 @@ func TestNinetyPercent(t *testing.T) {
 			if i%2 == shorts {
 				hold /= 50
 			}
-			c := &client{key: always(i % (2 * keys)), weight: 1, hold: about(hold), think: about(hold * 600 / 0.9 / limit)}
+			c := &client{
+				key: always(i % (2 * keys)), weight: 1, hold: about(hold),
+				think: about(hold * 600 / 0.9 / limit),
+			}
 			c.at = c.think()
 			clients = append(clients, c)
 		}
 		w, _ := newWorld(limit, clients...)
 		if firstCome {
 			w.next = func() *key {
-				return slices.MinFunc(w.line, func(a, b place[int, data]) int { return cmp.Compare(a.first, b.first) }).key
+				return slices.MinFunc(w.line,
+					func(a, b place[int, data]) int { return cmp.Compare(a.first, b.first) }).key
 			}
 		}
 		var waits [2][]time.Duration
@@ -412,7 +436,8 @@ func TestNinetyPercent(t *testing.T) {
 	}
 	mean, p99, done := run(false)
 	meanFIFO, p99FIFO, doneFIFO := run(true)
-	t.Logf("long and short requests wait %v, p99 %v; first come %v, p99 %v", mean, p99, meanFIFO, p99FIFO)
+	t.Logf("long and short requests wait %v, p99 %v; first come %v, p99 %v", mean, p99, meanFIFO,
+		p99FIFO)
 	require.InEpsilon(t, doneFIFO, done, 0.02)
 	require.Less(t, mean[shorts], meanFIFO[shorts])
 	require.Less(t, mean[longs], 3*meanFIFO[longs])

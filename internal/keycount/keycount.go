@@ -181,7 +181,8 @@ func (c *Counter[K]) Top(n int, of func(Counts) uint64, now time.Time) []Count[K
 	}
 	c.mu.Unlock()
 	slices.SortFunc(counts, func(a, b Count[K]) int {
-		return cmp.Or(cmp.Compare(of(b.Recent), of(a.Recent)), cmp.Compare(of(b.Total), of(a.Total)), cmp.Compare(b.Total.sum(), a.Total.sum()))
+		return cmp.Or(cmp.Compare(of(b.Recent), of(a.Recent)), cmp.Compare(of(b.Total), of(a.Total)),
+			cmp.Compare(b.Total.sum(), a.Total.sum()))
 	})
 	return slices.Clip(counts[:min(n, len(counts))])
 }

@@ -113,7 +113,8 @@ func New(config ...string) (*Server, error) {
 		err = os.Chown(s.dir, int(s.cred.Uid), int(s.cred.Gid))
 	}
 	if err == nil {
-		err = run(s.command("initdb", "-D", s.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync", "--locale=C"))
+		err = run(s.command("initdb", "-D", s.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8",
+			"--no-sync", "--locale=C"))
 	}
 	if err == nil {
 		err = s.Start()
@@ -272,5 +273,6 @@ func (s *Server) Database(tb testing.TB) string {
 }
 
 func (s *Server) exec(sql string) error {
-	return run(s.command("psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", s.URL("postgres"), "-c", sql))
+	return run(s.command("psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", s.URL("postgres"), "-c",
+		sql))
 }

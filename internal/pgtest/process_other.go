@@ -7,7 +7,9 @@ import (
 	"syscall"
 )
 
-func (s *Server) attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Credential: s.cred} }
+func (s *Server) attributes() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Credential: s.cred}
+}
 
 func start(cmd *exec.Cmd, started chan<- error, done chan<- exit) {
 	err := cmd.Start()

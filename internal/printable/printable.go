@@ -15,7 +15,8 @@ import (
 // with a quote.
 func Text(text string) string {
 	hidden := func(r rune) bool { return !unicode.IsPrint(r) || r == utf8.RuneError }
-	if text == "" || text[0] == '"' || strings.TrimSpace(text) != text || strings.ContainsFunc(text, hidden) {
+	if text == "" || text[0] == '"' || strings.TrimSpace(text) != text ||
+		strings.ContainsFunc(text, hidden) {
 		return strconv.Quote(text)
 	}
 	return text

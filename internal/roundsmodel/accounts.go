@@ -118,7 +118,8 @@ func (a *Accounts[K]) price(key K) {
 func (a *Accounts[K]) Settle(key K, weight, more int) {
 	k := a.keys[key]
 	isIdle := k == nil || len(k.places) == 0
-	isVoid := k == nil || isIdle && k.round <= a.now && !(a.begun && (k.served == a.now || k.round == a.now))
+	isVoid := k == nil || isIdle && k.round <= a.now &&
+		!(a.begun && (k.served == a.now || k.round == a.now))
 	if more == 0 || isVoid && more < 0 {
 		return
 	}
@@ -162,7 +163,8 @@ func (a *Accounts[K]) Pop() (next K) {
 	for key, k := range a.keys {
 		for i := range k.places {
 			p := &k.places[i]
-			if p.turn && (first == nil || p.round < first.round || p.round == first.round && p.given < first.given) {
+			if p.turn && (first == nil || p.round < first.round || p.round == first.round &&
+				p.given < first.given) {
 				next, first = key, p
 			}
 		}

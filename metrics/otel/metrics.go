@@ -23,7 +23,9 @@ import (
 //
 // Of each source it has up to n keys by name, see [metrics.New]. It panics if two sources have the
 // same name, and returns the error of the provider, if any.
-func Register(provider metric.MeterProvider, n int, sources ...*monitor.Source) (metric.Registration, error) {
+func Register(provider metric.MeterProvider, n int,
+	sources ...*monitor.Source,
+) (metric.Registration, error) {
 	set := metrics.New(n, sources...)
 	r := registry{meter: meterOf(provider), instruments: map[string]metric.Float64Observable{}}
 	for _, m := range set.All() {
@@ -62,8 +64,10 @@ func split(m metrics.Metric) []metrics.Metric {
 		return []metrics.Metric{m}
 	}
 	count, sum := m, m
-	count.Name, count.Unit, count.Kind, count.Values = m.Name+".count", "{item}", metrics.Counter, map[string]float64{"": float64(m.Histogram.Count)}
-	sum.Name, sum.Kind, sum.Values = m.Name+".sum", metrics.Counter, map[string]float64{"": m.Histogram.Sum}
+	count.Name, count.Unit, count.Kind, count.Values = m.Name+".count", "{item}", metrics.Counter,
+		map[string]float64{"": float64(m.Histogram.Count)}
+	sum.Name, sum.Kind, sum.Values = m.Name+".sum", metrics.Counter,
+		map[string]float64{"": m.Histogram.Sum}
 	return []metrics.Metric{count, sum}
 }
 
@@ -71,9 +75,11 @@ func (r *registry) add(m metrics.Metric) (err error) {
 	for _, m := range split(m) {
 		var instrument metric.Float64Observable
 		if m.Kind == metrics.Counter {
-			instrument, err = r.meter.Float64ObservableCounter(m.Name, metric.WithUnit(m.Unit), metric.WithDescription(m.Help))
+			instrument, err = r.meter.Float64ObservableCounter(m.Name, metric.WithUnit(m.Unit),
+				metric.WithDescription(m.Help))
 		} else {
-			instrument, err = r.meter.Float64ObservableGauge(m.Name, metric.WithUnit(m.Unit), metric.WithDescription(m.Help))
+			instrument, err = r.meter.Float64ObservableGauge(m.Name, metric.WithUnit(m.Unit),
+				metric.WithDescription(m.Help))
 		}
 		if err != nil {
 			return err
@@ -98,7 +104,9 @@ func (r *registry) observe(to metric.Observer, source string, m metrics.Metric) 
 // Observe returns an Observer for the Options of a pool of that name. It records how long tasks
 // wait and run, by class and outcome, and then calls o. A nil provider means that of
 // [otel.GetMeterProvider], whose error is returned if it returns one.
-func Observe[V any](provider metric.MeterProvider, name string, o pool.Observer[V]) (pool.Observer[V], error) {
+func Observe[V any](provider metric.MeterProvider, name string,
+	o pool.Observer[V],
+) (pool.Observer[V], error) {
 	meter := meterOf(provider)
 	wait, err := histogram(meter, metrics.WaitName, metrics.WaitHelp)
 	if err != nil {
@@ -118,7 +126,8 @@ func histogram(meter metric.Meter, name, help string) (metric.Float64Histogram, 
 	for i := range 14 {
 		bounds = append(bounds, float64(uint64(1)<<(2*i))/10_000)
 	}
-	h, err := meter.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(help), metric.WithExplicitBucketBoundaries(bounds...))
+	h, err := meter.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(help),
+		metric.WithExplicitBucketBoundaries(bounds...))
 	if err != nil {
 		return nil, fmt.Errorf("fairqotel: %w", err)
 	}
@@ -137,5 +146,7 @@ func (t times) Waited(ctx context.Context, class string, d time.Duration) {
 
 // Ran implements [metrics.Times].
 func (t times) Ran(ctx context.Context, class, outcome string, d time.Duration) {
-	t.run.Record(ctx, d.Seconds(), metric.WithAttributes(t.name, attribute.String("class", class), attribute.String("outcome", outcome)))
+	t.run.Record(ctx, d.Seconds(),
+		metric.WithAttributes(t.name, attribute.String("class", class),
+			attribute.String("outcome", outcome)))
 }

@@ -64,7 +64,8 @@ func TestMetrics(t *testing.T) {
 		ctx := t.Context()
 		reader := sdkmetric.NewManualReader()
 		provider := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
-		q := fairq.New(func(s string) string { return s }, &fairq.Options[string, string]{TrackWait: true, CountKeys: 10})
+		q := fairq.New(func(s string) string { return s },
+			&fairq.Options[string, string]{TrackWait: true, CountKeys: 10})
 		require.NoError(t, q.Push("a"))
 		require.NoError(t, q.Push("b"))
 		time.Sleep(2 * time.Second)
@@ -77,7 +78,8 @@ func TestMetrics(t *testing.T) {
 			time.Sleep(time.Minute)
 			return nil
 		}, &pool.Options[string]{Workers: 1, Observer: observer})
-		r, err := fairqotel.Register(provider, 5, monitor.FairQueue("jobs", q, nil), monitor.TaskQueue("emails", tasks, nil), monitor.Pool("workers", p, nil))
+		r, err := fairqotel.Register(provider, 5, monitor.FairQueue("jobs", q, nil),
+			monitor.TaskQueue("emails", tasks, nil), monitor.Pool("workers", p, nil))
 		require.NoError(t, err)
 		for range 2 {
 			_, err := tasks.Put(ctx, "a", "payload", task.PutOptions{})
@@ -93,9 +95,13 @@ func TestMetrics(t *testing.T) {
 			"fairq.queue.wait.sum":   {"name=jobs": 2},
 			"fairq.key.served":       {"key=a,name=jobs": 1, "key=other,name=jobs": 0},
 			"fairq.taskqueue.tasks": {
-				"name=emails,state=ready": 0, "name=emails,state=delayed": 0, "name=emails,state=taken": 0, "name=emails,state=buried": 0, "name=emails,state=held": 0,
+				"name=emails,state=ready": 0, "name=emails,state=delayed": 0, "name=emails,state=taken": 0,
+				"name=emails,state=buried": 0, "name=emails,state=held": 0,
 			},
-			"fairq.pool.workers": {"name=workers,state=idle": 1, "name=workers,state=running": 0, "name=workers,state=nested": 0},
+			"fairq.pool.workers": {
+				"name=workers,state=idle": 1, "name=workers,state=running": 0,
+				"name=workers,state=nested": 0,
+			},
 		} {
 			require.Equal(t, want, points(t, all[name]), name)
 		}
@@ -122,7 +128,11 @@ type failing struct {
 	name string
 }
 
-func (f failing) Meter(string, ...metric.MeterOption) metric.Meter { return failingMeter{name: f.name} }
+func (f failing) Meter(string,
+	...metric.MeterOption,
+) metric.Meter {
+	return failingMeter{name: f.name}
+}
 
 type failingMeter struct {
 	noop.Meter
@@ -131,14 +141,18 @@ type failingMeter struct {
 
 var errNo = errors.New("no")
 
-func (m failingMeter) Float64Histogram(name string, _ ...metric.Float64HistogramOption) (metric.Float64Histogram, error) {
+func (m failingMeter) Float64Histogram(name string,
+	_ ...metric.Float64HistogramOption,
+) (metric.Float64Histogram, error) {
 	if name == m.name {
 		return nil, errNo
 	}
 	return noop.Float64Histogram{}, nil
 }
 
-func (m failingMeter) Float64ObservableGauge(name string, _ ...metric.Float64ObservableGaugeOption) (metric.Float64ObservableGauge, error) {
+func (m failingMeter) Float64ObservableGauge(name string,
+	_ ...metric.Float64ObservableGaugeOption,
+) (metric.Float64ObservableGauge, error) {
 	if name == m.name {
 		return nil, errNo
 	}

@@ -62,7 +62,9 @@ func (t Tracing) Inject(ctx context.Context, metadata map[string]string) map[str
 
 // Start begins a span for the work on a task of a queue, and returns a context with it. End must
 // be called when the work is done. [Handler] does both.
-func (t Tracing) Start(ctx context.Context, queue string, of *task.Info) (context.Context, trace.Span) {
+func (t Tracing) Start(ctx context.Context, queue string,
+	of *task.Info,
+) (context.Context, trace.Span) {
 	provider := t.TracerProvider
 	if provider == nil {
 		provider = otel.GetTracerProvider()
@@ -71,9 +73,12 @@ func (t Tracing) Start(ctx context.Context, queue string, of *task.Info) (contex
 	options := []trace.SpanStartOption{
 		trace.WithSpanKind(trace.SpanKindConsumer),
 		trace.WithAttributes(
-			attribute.String("messaging.system", "fairq"), attribute.String("messaging.operation.type", "process"),
-			attribute.String("messaging.destination.name", queue), attribute.String("messaging.message.id", strconv.FormatUint(uint64(of.ID), 10)),
-			text("fairq.key", of.Key), text("fairq.kind", of.Kind), attribute.Int("fairq.attempt", of.Attempts),
+			attribute.String("messaging.system", "fairq"),
+			attribute.String("messaging.operation.type", "process"),
+			attribute.String("messaging.destination.name", queue),
+			attribute.String("messaging.message.id", strconv.FormatUint(uint64(of.ID), 10)),
+			text("fairq.key", of.Key), text("fairq.kind", of.Kind),
+			attribute.Int("fairq.attempt", of.Attempts),
 		),
 	}
 	if t.Links {
@@ -89,7 +94,9 @@ func text(name, value string) attribute.KeyValue {
 
 // Handler returns a handler that calls h in a span of its own, for each attempt of each task. The
 // span has the error that h returns, except [pool.Snooze], or records its panic.
-func Handler[V any](t Tracing, queue string, h pool.Handler[*task.Task[V]]) pool.Handler[*task.Task[V]] {
+func Handler[V any](t Tracing, queue string,
+	h pool.Handler[*task.Task[V]],
+) pool.Handler[*task.Task[V]] {
 	return func(ctx context.Context, tk *task.Task[V]) (err error) {
 		info := tk.Info()
 		ctx, span := t.Start(ctx, queue, &info)

@@ -24,7 +24,8 @@ import (
 	"github.com/fairq/fairq/task/memory"
 )
 
-var w3c = propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})
+var w3c = propagation.NewCompositeTextMapPropagator(propagation.TraceContext{},
+	propagation.Baggage{})
 
 // recorded returns a provider, and a recorder of ended spans.
 func recorded() (*sdktrace.TracerProvider, *tracetest.InMemoryExporter) {
@@ -41,7 +42,9 @@ func attributes(s *tracetest.SpanStub) map[string]any {
 }
 
 // submit puts a task, in a span of its own.
-func submit(t *testing.T, ctx context.Context, tracing fairqotel.Tracing, tracer trace.Tracer, p *pool.Pool[string], payload string) trace.SpanContext {
+func submit(t *testing.T, ctx context.Context, tracing fairqotel.Tracing, tracer trace.Tracer,
+	p *pool.Pool[string], payload string,
+) trace.SpanContext {
 	t.Helper()
 	ctx, span := tracer.Start(ctx, "submit "+payload)
 	defer span.End()
@@ -61,19 +64,27 @@ func TestTraceGoesOn(t *testing.T) {
 			tasks, err := task.Open[string](t.Context(), new(memory.Store), "emails", nil)
 			require.NoError(t, err)
 			var users []string
-			p := pool.New(tasks, fairqotel.Handler(tracing, tasks.Name(), func(ctx context.Context, tk *task.Task[string]) error {
-				require.True(t, trace.SpanContextFromContext(ctx).IsValid())
-				users = append(users, baggage.FromContext(ctx).Member("user").Value()+" "+tk.Info().Metadata["by"])
-				switch {
-				case tk.Payload == "again" && tk.Attempts == 1:
-					return pool.RetryAfter(time.Minute)
-				case tk.Payload == "later" && time.Since(tk.Info().Created) < time.Minute:
-					return pool.Snooze(time.Minute)
-				case tk.Payload == "panics":
-					panic("oops")
-				}
-				return nil
-			}), &pool.Options[string]{Workers: 1, Policy: pool.Policy{MaxAttempts: 2, Backoff: pool.Backoff{Func: func(int) time.Duration { return time.Second }}}})
+			p := pool.New(tasks, fairqotel.Handler(tracing, tasks.Name(),
+				func(ctx context.Context, tk *task.Task[string]) error {
+					require.True(t, trace.SpanContextFromContext(ctx).IsValid())
+					users = append(users,
+						baggage.FromContext(ctx).Member("user").Value()+" "+tk.Info().Metadata["by"])
+					switch {
+					case tk.Payload == "again" && tk.Attempts == 1:
+						return pool.RetryAfter(time.Minute)
+					case tk.Payload == "later" && time.Since(tk.Info().Created) < time.Minute:
+						return pool.Snooze(time.Minute)
+					case tk.Payload == "panics":
+						panic("oops")
+					}
+					return nil
+				}), &pool.Options[string]{
+				Workers: 1,
+				Policy: pool.Policy{
+					MaxAttempts: 2,
+					Backoff:     pool.Backoff{Func: func(int) time.Duration { return time.Second }},
+				},
+			})
 			member, err := baggage.NewMember("user", "7")
 			require.NoError(t, err)
 			bag, err := baggage.New(member)
@@ -116,8 +127,10 @@ func TestTraceGoesOn(t *testing.T) {
 						attempt = 1
 					}
 					require.Equal(t, map[string]any{
-						"messaging.system": "fairq", "messaging.operation.type": "process", "messaging.destination.name": "emails",
-						"fairq.key": "a\uFFFD", "fairq.kind": "mail", "fairq.attempt": int64(attempt),
+						"messaging.system": "fairq", "messaging.operation.type": "process",
+						"messaging.destination.name": "emails",
+						"fairq.key":                  "a\uFFFD", "fairq.kind": "mail",
+						"fairq.attempt": int64(attempt),
 					}, a)
 				}
 			}
@@ -160,7 +173,8 @@ func TestGlobals(t *testing.T) {
 	full := map[string]string{"a": strings.Repeat("x", task.MaxMetadata-1)}
 	require.Equal(t, full, tracing.Inject(ctx, full))
 	errs := errors.New("no")
-	h := fairqotel.Handler(tracing, "emails", func(context.Context, *task.Task[string]) error { return errs })
+	h := fairqotel.Handler(tracing, "emails",
+		func(context.Context, *task.Task[string]) error { return errs })
 	require.Equal(t, errs, h(t.Context(), &task.Task[string]{}))
 	require.Equal(t, []sdktrace.Event(nil), spans.GetSpans()[0].Events)
 	require.NotEmpty(t, spans.GetSpans()[1].Events[0].Attributes)

@@ -70,7 +70,8 @@ func nameOf(m *metrics.Metric) string {
 func newHistogram(name, help string, labels ...string) *prometheus.HistogramVec {
 	bounds, _ := buckets(&fairq.Histogram{})
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: nameOf(&metrics.Metric{Name: name, Unit: "s", Kind: metrics.Histogram}), Help: help, Buckets: bounds,
+		Name: nameOf(&metrics.Metric{Name: name, Unit: "s", Kind: metrics.Histogram}), Help: help,
+		Buckets: bounds,
 	}, labels)
 }
 

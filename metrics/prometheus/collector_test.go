@@ -29,7 +29,8 @@ import (
 )
 
 func ExampleNewCollector() {
-	queue := fairq.New(func(job string) string { return job[:1] }, &fairq.Options[string, string]{CountKeys: 1000})
+	queue := fairq.New(func(job string) string { return job[:1] },
+		&fairq.Options[string, string]{CountKeys: 1000})
 	for _, job := range []string{"a1", "a2", "b1"} {
 		_ = queue.Push(job)
 	}
@@ -39,7 +40,8 @@ func ExampleNewCollector() {
 	prometheus.MustRegister(c)
 	defer prometheus.Unregister(c)
 
-	text, _ := testutil.CollectAndFormat(c, expfmt.TypeTextPlain, "fairq_queue_items", "fairq_queue_events_total", "fairq_key_served_total")
+	text, _ := testutil.CollectAndFormat(c, expfmt.TypeTextPlain, "fairq_queue_items",
+		"fairq_queue_events_total", "fairq_key_served_total")
 	fmt.Print(string(text))
 	// Output:
 	// # HELP fairq_key_served_total Items of a key that were delivered, or tasks that were taken.
@@ -75,14 +77,16 @@ func ExampleObserve() {
 		o.Succeeded(ctx, "", mail, time.Since(start))
 	}
 
-	fmt.Println(testutil.CollectAndCount(c, "fairq_pool_wait_seconds", "fairq_pool_run_seconds"), "histograms")
+	fmt.Println(testutil.CollectAndCount(c, "fairq_pool_wait_seconds", "fairq_pool_run_seconds"),
+		"histograms")
 	// Output: 2 histograms
 }
 
 // work has one of each kind of source, in which each metric has a value.
 func work(t *testing.T) *fairqprom.Collector {
 	ctx := t.Context()
-	q := fairq.New(func(s string) string { return s }, &fairq.Options[string, string]{TrackWait: true, CountKeys: 10})
+	q := fairq.New(func(s string) string { return s },
+		&fairq.Options[string, string]{TrackWait: true, CountKeys: 10})
 	for _, key := range []string{"a", "a", "\xff\n", strings.Repeat("x", 1<<20)} {
 		require.NoError(t, q.Push(key))
 	}
@@ -90,17 +94,25 @@ func work(t *testing.T) *fairqprom.Collector {
 	for range 3 {
 		q.Pop()
 	}
-	tasks, err := task.Open[string](ctx, new(memory.Store), "emails", &task.Options[string]{CountKeys: 10})
+	tasks, err := task.Open[string](ctx, new(memory.Store), "emails",
+		&task.Options[string]{CountKeys: 10})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, tasks.Close(context.Background())) })
 	workers := new(lazy)
-	c := fairqprom.NewCollector(5, monitor.FairQueue("jobs", q, nil), monitor.TaskQueue("emails", tasks, nil), monitor.Pool("workers", workers, nil))
+	c := fairqprom.NewCollector(5, monitor.FairQueue("jobs", q, nil),
+		monitor.TaskQueue("emails", tasks, nil), monitor.Pool("workers", workers, nil))
 	workers.Pool = pool.New(tasks, func(context.Context, *task.Task[string]) error {
 		time.Sleep(time.Minute)
 		return pool.Permanent(errors.New("no"))
-	}, &pool.Options[string]{Workers: 1, Observer: fairqprom.Observe(c, "workers", pool.Observer[string]{}), Schedule: pool.Schedule{
-		Location: time.UTC, Ranges: []pool.Range{{Time: "00:00-24:00", Scale: pool.Scale{Min: 1, Max: 1}}},
-	}})
+	}, &pool.Options[string]{
+		Workers:  1,
+		Observer: fairqprom.Observe(c, "workers", pool.Observer[string]{}), Schedule: pool.Schedule{
+			Location: time.UTC, Ranges: []pool.Range{{
+				Time:  "00:00-24:00",
+				Scale: pool.Scale{Min: 1, Max: 1},
+			}},
+		},
+	})
 	t.Cleanup(func() { require.NoError(t, workers.Shutdown(context.Background())) })
 	for range 2 {
 		_, err := tasks.Put(ctx, "a", "payload", task.PutOptions{})
@@ -188,7 +200,9 @@ fairq_up{name="workers"} 1
 // slow is a store whose queues do not answer.
 type slow struct{ memory.Store }
 
-func (s *slow) Open(ctx context.Context, name string, o driver.Settings, n driver.Notifier) (driver.Backend, error) {
+func (s *slow) Open(ctx context.Context, name string, o driver.Settings,
+	n driver.Notifier,
+) (driver.Backend, error) {
 	b, err := s.Store.Open(ctx, name, o, n)
 	return slowQueue{b}, err
 }
@@ -207,7 +221,8 @@ func TestSlowSources(t *testing.T) {
 		tasks, err := task.Open[int](t.Context(), new(slow), "tasks", nil)
 		require.NoError(t, err)
 		defer tasks.Close(t.Context())
-		all := families(t, fairqprom.NewCollector(0, monitor.TaskQueue("a", tasks, nil), monitor.TaskQueue("b", tasks, nil), monitor.FairQueue("c", q, nil)))
+		all := families(t, fairqprom.NewCollector(0, monitor.TaskQueue("a", tasks, nil),
+			monitor.TaskQueue("b", tasks, nil), monitor.FairQueue("c", q, nil)))
 		require.Equal(t, 3*time.Second, time.Since(start))
 		up := all["fairq_up"].GetMetric()
 		require.Len(t, up, 3)
@@ -275,7 +290,8 @@ func TestDashboard(t *testing.T) {
 			require.NotNil(t, of, e)
 			shown[strings.TrimSuffix(metric[0], "_bucket")] = true
 			require.Contains(t, e, `{name=~"$name"`)
-			for _, in := range regexp.MustCompile(`by \(([^)]*)\)|\{([^}]*)\}`).FindAllStringSubmatch(e, -1) {
+			for _, in := range regexp.MustCompile(`by \(([^)]*)\)|\{([^}]*)\}`).FindAllStringSubmatch(e,
+				-1) {
 				for _, l := range regexp.MustCompile(`(\w+)(=|,|$)`).FindAllStringSubmatch(in[1]+in[2], -1) {
 					require.True(t, of[l[1]], "%s: label %q", e, l[1])
 				}
@@ -286,7 +302,8 @@ func TestDashboard(t *testing.T) {
 				}
 				require.True(t, of[l[1]], "%s: label %q of the legend", e, l[1])
 			}
-			require.Equal(t, strings.HasSuffix(metric[0], "_total") || strings.HasSuffix(metric[0], "_bucket"), strings.Contains(e, "rate("), e)
+			require.Equal(t, strings.HasSuffix(metric[0], "_total") ||
+				strings.HasSuffix(metric[0], "_bucket"), strings.Contains(e, "rate("), e)
 			require.Equal(t, strings.Count(e, "("), strings.Count(e, ")"), e)
 		}
 		rules, err := os.ReadFile("../../docs/alerts.yaml")

@@ -137,7 +137,8 @@ func TestFlippedBits(t *testing.T) {
 					require.GreaterOrEqual(t, len(aside), begin+len(now)-1)
 					// A flipped newline where the line begins or ends makes an empty line, which
 					// is not set aside.
-					require.Equal(t, strings.Trim(string(now), "\n"), strings.Trim(string(aside[begin:min(len(aside), begin+len(now))]), "\n\x00"))
+					require.Equal(t, strings.Trim(string(now), "\n"),
+						strings.Trim(string(aside[begin:min(len(aside), begin+len(now))]), "\n\x00"))
 				}
 				begin += len(line)
 			}
@@ -193,7 +194,10 @@ func TestEndlessLine(t *testing.T) {
 	d.Intercept(func(name string, _ int, open func() (spill.Handle, error)) (spill.Handle, error) {
 		h, err := open()
 		if name == damaged {
-			h = &hooked{Handle: h, writeAt: func(p []byte, _ int64) (int, error) { aside += len(p); return len(p), nil }}
+			h = &hooked{
+				Handle:  h,
+				writeAt: func(p []byte, _ int64) (int, error) { aside += len(p); return len(p), nil },
+			}
 		}
 		return h, err
 	})
@@ -205,14 +209,16 @@ func TestEndlessLine(t *testing.T) {
 	require.Zero(t, n)
 	require.Equal(t, size, aside)
 	require.ErrorIs(t, err, spill.ErrDamaged)
-	require.ErrorContains(t, err, "1 lines of 000000000001.letters, from byte 0 on, with 268435456 bytes")
+	require.ErrorContains(t, err,
+		"1 lines of 000000000001.letters, from byte 0 on, with 268435456 bytes")
 }
 
 // Nor is its beginning taken for a letter.
 func TestLongLineIsNoLetter(t *testing.T) {
 	line := bytes.Repeat([]byte("x"), spill.MaxLetterBytes+10)
 	table := crc32.MakeTable(crc32.Castagnoli)
-	sum := crc32.Update(crc32.Checksum([]byte("fairq-spill 1"), table), table, line[11:spill.MaxLetterBytes])
+	sum := crc32.Update(crc32.Checksum([]byte("fairq-spill 1"), table), table,
+		line[11:spill.MaxLetterBytes])
 	copy(line, fmt.Sprintf("- %08x ", sum))
 	for _, c := range []struct {
 		size int
@@ -279,7 +285,8 @@ func TestSetAsideAgain(t *testing.T) {
 	path := t.TempDir()
 	bad := "- 00000000 {}\n"
 	lines := strings.SplitAfter(version1, "\n")
-	require.NoError(t, os.WriteFile(filepath.Join(path, "1.letters"), []byte(bad+lines[1]+bad+lines[2]), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(path, "1.letters"),
+		[]byte(bad+lines[1]+bad+lines[2]), 0o600))
 	for _, want := range []int{0, 1, 1} {
 		d := open(t, path, &spill.Options[string]{Codec: raw{}, Sync: true})
 		n := 0
@@ -291,8 +298,10 @@ func TestSetAsideAgain(t *testing.T) {
 			return nil
 		})
 		require.ErrorIs(t, err, spill.ErrDamaged)
-		require.ErrorContains(t, err, fmt.Sprint(1+min(want, 1), " lines of 1.letters, from byte 0 on, with "))
-		_, err = d.Restore(t.Context(), func(context.Context, *pool.DeadLetter[string]) error { return errStop })
+		require.ErrorContains(t, err,
+			fmt.Sprint(1+min(want, 1), " lines of 1.letters, from byte 0 on, with "))
+		_, err = d.Restore(t.Context(),
+			func(context.Context, *pool.DeadLetter[string]) error { return errStop })
 		require.NotErrorIs(t, err, spill.ErrDamaged, "it has been said")
 		require.NoError(t, d.Close())
 	}
@@ -305,7 +314,8 @@ func TestSetAsideAgain(t *testing.T) {
 // A last letter without its newline that is refused does not run into the next.
 func TestRefusedWithoutNewline(t *testing.T) {
 	path := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(path, "1.letters"), []byte(version1[:len(version1)-1]), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(path, "1.letters"),
+		[]byte(version1[:len(version1)-1]), 0o600))
 	d := open(t, path, &spill.Options[string]{Codec: raw{}})
 	refusals := []error{errStop, errFault}
 	_, err := d.Restore(t.Context(), func(context.Context, *pool.DeadLetter[string]) error {

@@ -27,13 +27,18 @@ func Example() {
 	defer letters.Close()
 	// a pool would: Options.DeadLetters is letters.Write
 	for _, text := range []string{"one", "two", "three"} {
-		err := letters.Write(ctx, &pool.DeadLetter[string]{Task: task.Info{Key: "alice"}, Payload: text, Reason: pool.ReasonOverflow})
+		err := letters.Write(ctx,
+			&pool.DeadLetter[string]{
+				Task: task.Info{Key: "alice"}, Payload: text,
+				Reason: pool.ReasonOverflow,
+			})
 		if err != nil {
 			fmt.Println(err)
 		}
 	}
 
-	queue, _ := task.Open[string](ctx, new(memory.Store), "emails", &task.Options[string]{Capacity: 4})
+	queue, _ := task.Open[string](ctx, new(memory.Store), "emails",
+		&task.Options[string]{Capacity: 4})
 	n, err := letters.Restore(ctx, spill.Into(queue, 0.5))
 	fmt.Println(n, err)
 	for range n {
@@ -92,8 +97,13 @@ func ExampleInto() {
 	}
 	defer letters.Close()
 	late := task.Info{Key: "alice", Expires: time.Now().Add(-time.Hour)}
-	_ = letters.Write(ctx, &pool.DeadLetter[string]{Task: late, Payload: "your code is 1234", Reason: pool.ReasonDeadline})
-	_ = letters.Write(ctx, &pool.DeadLetter[string]{Task: task.Info{Key: "bob"}, Payload: "hello", Reason: pool.ReasonFailed})
+	_ = letters.Write(ctx,
+		&pool.DeadLetter[string]{Task: late, Payload: "your code is 1234", Reason: pool.ReasonDeadline})
+	_ = letters.Write(ctx,
+		&pool.DeadLetter[string]{
+			Task: task.Info{Key: "bob"}, Payload: "hello",
+			Reason: pool.ReasonFailed,
+		})
 
 	queue, _ := task.Open[string](ctx, new(memory.Store), "emails", nil)
 	put := spill.Into(queue, 0.5)

@@ -6,7 +6,9 @@ import "os"
 type Handle = handle
 
 // Intercept lets f open all files of the directory.
-func (d *Dir[V]) Intercept(f func(name string, flag int, open func() (Handle, error)) (Handle, error)) {
+func (d *Dir[V]) Intercept(f func(name string, flag int, open func() (Handle, error)) (Handle,
+	error),
+) {
 	open := d.open
 	d.open = func(name string, flag int) (handle, error) {
 		return f(name, flag, func() (Handle, error) { return open(name, flag) })

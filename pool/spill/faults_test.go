@@ -92,7 +92,8 @@ func TestFaults(t *testing.T) {
 					_ = d.Close() // it may fail too
 				}
 				var err error
-				d, err = spill.Open(path, &spill.Options[item]{MaxFileBytes: 1 + r.Int64N(1000), Sync: r.IntN(4) == 0})
+				d, err = spill.Open(path,
+					&spill.Options[item]{MaxFileBytes: 1 + r.Int64N(1000), Sync: r.IntN(4) == 0})
 				require.NoError(t, err)
 				d.Intercept(func(_ string, _ int, open func() (spill.Handle, error)) (spill.Handle, error) {
 					if f.happens() {
@@ -322,7 +323,8 @@ func TestHooksThatPanic(t *testing.T) {
 	for _, p := range []string{"a", "panics", "b"} {
 		require.NoError(t, d.Write(t.Context(), letter(p)))
 	}
-	n, err := d.Restore(t.Context(), func(context.Context, *pool.DeadLetter[string]) error { panic("sink") })
+	n, err := d.Restore(t.Context(),
+		func(context.Context, *pool.DeadLetter[string]) error { panic("sink") })
 	require.Zero(t, n)
 	require.ErrorAs(t, err, new(*pool.PanicError))
 	var got []string

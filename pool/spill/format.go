@@ -83,7 +83,10 @@ type scanner struct {
 }
 
 func newScanner(file io.ReaderAt, from, to int64) *scanner {
-	return &scanner{reader: bufio.NewReaderSize(io.NewSectionReader(file, from, to-from), 1<<16), offset: from}
+	return &scanner{
+		reader: bufio.NewReaderSize(io.NewSectionReader(file, from, to-from), 1<<16),
+		offset: from,
+	}
 }
 
 func (s *scanner) end() int64 { return s.offset + s.length }
@@ -211,13 +214,17 @@ func encode[V any](letter *pool.DeadLetter[V], codec task.Codec[V]) ([]byte, err
 	t := &letter.Task
 	r := record{
 		Task: info{
-			ID: t.ID, Key: text(t.Key), Kind: text(t.Kind), UniqueKey: text(t.UniqueKey), Group: text(t.Group), Role: t.Role,
-			State: t.State, Priority: t.Priority, Cost: t.Cost, Attempts: t.Attempts, MaxAttempts: t.MaxAttempts, TTR: t.TTR, Created: t.Created.UTC(),
-			Until: t.Until.UTC(), Expires: t.Expires.UTC(), Deadline: t.Deadline.UTC(), ReadyAt: t.ReadyAt.UTC(), Consumer: text(t.Consumer),
+			ID: t.ID, Key: text(t.Key), Kind: text(t.Kind), UniqueKey: text(t.UniqueKey),
+			Group: text(t.Group), Role: t.Role,
+			State: t.State, Priority: t.Priority, Cost: t.Cost, Attempts: t.Attempts,
+			MaxAttempts: t.MaxAttempts, TTR: t.TTR, Created: t.Created.UTC(),
+			Until: t.Until.UTC(), Expires: t.Expires.UTC(), Deadline: t.Deadline.UTC(),
+			ReadyAt: t.ReadyAt.UTC(), Consumer: text(t.Consumer),
 			Metadata: t.Metadata,
 		},
-		Payload: payload, Class: text(letter.Class), Reason: letter.Reason, Err: newFailure(letter.Err), Attempts: letter.Attempts,
-		At: letter.At.UTC(),
+		Payload: payload, Class: text(letter.Class), Reason: letter.Reason, Err: newFailure(letter.Err),
+		Attempts: letter.Attempts,
+		At:       letter.At.UTC(),
 	}
 	if t.Err != nil {
 		r.Task.Err = newFailure(t.Err)
@@ -227,7 +234,8 @@ func encode[V any](letter *pool.DeadLetter[V], codec task.Codec[V]) ([]byte, err
 		return nil, fmt.Errorf("spill: letter of key %q: %w", letter.Task.Key, err)
 	}
 	if n := prefix + len(body) + 1; n > MaxLetterBytes {
-		return nil, fmt.Errorf("%w: that of key %q has %d bytes, the limit is %d", ErrTooLarge, letter.Task.Key, n, MaxLetterBytes)
+		return nil, fmt.Errorf("%w: that of key %q has %d bytes, the limit is %d", ErrTooLarge,
+			letter.Task.Key, n, MaxLetterBytes)
 	}
 	return makeLine(body), nil
 }
@@ -249,9 +257,12 @@ func decode[V any](body []byte, codec task.Codec[V]) (*pool.DeadLetter[V], error
 	t := &r.Task
 	letter := &pool.DeadLetter[V]{
 		Task: task.Info{
-			ID: t.ID, Key: string(t.Key), Kind: string(t.Kind), UniqueKey: string(t.UniqueKey), Group: string(t.Group), Role: t.Role,
-			State: t.State, Priority: t.Priority, Cost: t.Cost, Attempts: t.Attempts, MaxAttempts: t.MaxAttempts, TTR: t.TTR, Created: t.Created,
-			Until: t.Until, Expires: t.Expires, Deadline: t.Deadline, ReadyAt: t.ReadyAt, Consumer: string(t.Consumer), Err: t.Err.error(),
+			ID: t.ID, Key: string(t.Key), Kind: string(t.Kind), UniqueKey: string(t.UniqueKey),
+			Group: string(t.Group), Role: t.Role,
+			State: t.State, Priority: t.Priority, Cost: t.Cost, Attempts: t.Attempts,
+			MaxAttempts: t.MaxAttempts, TTR: t.TTR, Created: t.Created,
+			Until: t.Until, Expires: t.Expires, Deadline: t.Deadline, ReadyAt: t.ReadyAt,
+			Consumer: string(t.Consumer), Err: t.Err.error(),
 			Metadata: t.Metadata,
 		},
 		Payload: payload, Class: string(r.Class), Reason: r.Reason, Attempts: r.Attempts, At: r.At,

@@ -87,7 +87,10 @@ func TestIntoRefused(t *testing.T) {
 		letter  task.Info
 		options *task.Options[string]
 	}{
-		{err: task.ErrDuplicate, before: task.PutOptions{UniqueKey: "a"}, letter: task.Info{UniqueKey: "a"}},
+		{
+			err: task.ErrDuplicate, before: task.PutOptions{UniqueKey: "a"},
+			letter: task.Info{UniqueKey: "a"},
+		},
 		{err: fairq.ErrKeyFull, options: &task.Options[string]{KeyCapacity: 1}},
 		{err: task.ErrInvalid, letter: task.Info{Priority: task.MaxPriority + 1}},
 		{err: task.ErrExpired, letter: task.Info{Expires: time.Unix(1, 0)}},
@@ -115,8 +118,10 @@ func TestIntoRefused(t *testing.T) {
 			require.NoError(t, c.prepare(q))
 		}
 		c.letter.Key = "k"
-		require.NoError(t, d.Write(t.Context(), &pool.DeadLetter[string]{Task: c.letter, Payload: "refused"}))
-		require.NoError(t, d.Write(t.Context(), &pool.DeadLetter[string]{Task: task.Info{Key: "other"}, Payload: "other"}))
+		require.NoError(t, d.Write(t.Context(),
+			&pool.DeadLetter[string]{Task: c.letter, Payload: "refused"}))
+		require.NoError(t, d.Write(t.Context(),
+			&pool.DeadLetter[string]{Task: task.Info{Key: "other"}, Payload: "other"}))
 		broken = true
 		n, err := d.Restore(t.Context(), spill.Into(q, 1))
 		broken = false
@@ -164,30 +169,53 @@ func TestPutAgain(t *testing.T) {
 		q := queue(t, &task.Options[string]{TTL: time.Minute, MaxAttempts: 9})
 		for _, c := range []struct{ was, want task.Info }{
 			{ // never in a queue: the queue's defaults
-				was: task.Info{Kind: "kind", UniqueKey: "unique key", Priority: 3, TTR: time.Hour, Metadata: map[string]string{"a": "b"}},
+				was: task.Info{
+					Kind: "kind", UniqueKey: "unique key", Priority: 3, TTR: time.Hour,
+					Metadata: map[string]string{"a": "b"},
+				},
 				want: task.Info{
-					Kind: "kind", UniqueKey: "unique key", Priority: 3, TTR: time.Hour, State: task.Ready, MaxAttempts: 9, Expires: now.Add(time.Minute),
+					Kind: "kind", UniqueKey: "unique key", Priority: 3, TTR: time.Hour, State: task.Ready,
+					MaxAttempts: 9, Expires: now.Add(time.Minute),
 					Metadata: map[string]string{"a": "b"},
 				},
 			},
 			{ // the same with limits of its own
-				was:  task.Info{MaxAttempts: 2, Expires: now.Add(time.Second), Group: "g", Role: task.AtEnd},
-				want: task.Info{MaxAttempts: 2, Expires: now.Add(time.Second), Group: "g", Role: task.AtEnd, State: task.Held},
+				was: task.Info{MaxAttempts: 2, Expires: now.Add(time.Second), Group: "g", Role: task.AtEnd},
+				want: task.Info{
+					MaxAttempts: 2, Expires: now.Add(time.Second), Group: "g", Role: task.AtEnd,
+					State: task.Held,
+				},
 			},
 			{ // it was in one, without limits, and its group has been started
-				was:  task.Info{ID: 5, State: task.Buried, Attempts: 7, Group: "g", Role: task.AtEnd, Until: now.Add(time.Hour)},
+				was: task.Info{
+					ID: 5, State: task.Buried, Attempts: 7, Group: "g", Role: task.AtEnd,
+					Until: now.Add(time.Hour),
+				},
 				want: task.Info{State: task.Ready},
 			},
-			{was: task.Info{ID: 5, State: task.Held, Group: "g", Cost: 7}, want: task.Info{State: task.Held, Group: "g"}},
-			{ // it is still to wait
-				was:  task.Info{ID: 5, State: task.Delayed, MaxAttempts: 4, Until: now.Add(time.Hour), Expires: now.Add(2 * time.Hour)},
-				want: task.Info{State: task.Delayed, MaxAttempts: 4, Until: now.Add(time.Hour), Expires: now.Add(2 * time.Hour)},
+			{
+				was:  task.Info{ID: 5, State: task.Held, Group: "g", Cost: 7},
+				want: task.Info{State: task.Held, Group: "g"},
 			},
-			{was: task.Info{ID: 5, State: task.Delayed, Until: now.Add(-time.Hour)}, want: task.Info{State: task.Ready}},
+			{ // it is still to wait
+				was: task.Info{
+					ID: 5, State: task.Delayed, MaxAttempts: 4, Until: now.Add(time.Hour),
+					Expires: now.Add(2 * time.Hour),
+				},
+				want: task.Info{
+					State: task.Delayed, MaxAttempts: 4, Until: now.Add(time.Hour),
+					Expires: now.Add(2 * time.Hour),
+				},
+			},
+			{
+				was:  task.Info{ID: 5, State: task.Delayed, Until: now.Add(-time.Hour)},
+				want: task.Info{State: task.Ready},
+			},
 		} {
 			d := open[string](t, path, nil)
 			c.was.Key = "k"
-			require.NoError(t, d.Write(t.Context(), &pool.DeadLetter[string]{Task: c.was, Payload: "p", Attempts: 7}))
+			require.NoError(t, d.Write(t.Context(),
+				&pool.DeadLetter[string]{Task: c.was, Payload: "p", Attempts: 7}))
 			_, err := d.Restore(t.Context(), spill.Into(q, 1))
 			require.NoError(t, err)
 			require.NoError(t, d.Close())
@@ -198,7 +226,8 @@ func TestPutAgain(t *testing.T) {
 			require.Equal(t, "p", all[0].Payload)
 			require.True(t, c.want.Expires.Equal(got.Expires), "%v %v", c.want.Expires, got.Expires)
 			require.True(t, c.want.Until.Equal(got.Until))
-			c.want.Key, c.want.ID, c.want.Created, c.want.Until, c.want.Expires = "k", got.ID, got.Created, got.Until, got.Expires
+			c.want.Key, c.want.ID, c.want.Created, c.want.Until, c.want.Expires = "k", got.ID, got.Created,
+				got.Until, got.Expires
 			c.want.ReadyAt, c.want.Cost = got.ReadyAt, max(1, c.was.Cost)
 			require.Equal(t, c.want, got)
 			_, err = q.Truncate(t.Context())

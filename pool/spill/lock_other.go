@@ -8,4 +8,6 @@ import (
 )
 
 // lock does not lock; see the package documentation.
-func lock(path string) (io.Closer, error) { return os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600) }
+func lock(path string) (io.Closer, error) {
+	return os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+}

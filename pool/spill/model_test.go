@@ -41,7 +41,10 @@ func TestModel(t *testing.T) {
 				if d != nil {
 					require.NoError(t, d.Close())
 				}
-				d = open(t, path, &spill.Options[item]{MaxFileBytes: 1 + r.Int64N(2000), Sync: r.IntN(20) == 0})
+				d = open(t, path, &spill.Options[item]{
+					MaxFileBytes: 1 + r.Int64N(2000),
+					Sync:         r.IntN(20) == 0,
+				})
 			}
 			reopen()
 			var model []item

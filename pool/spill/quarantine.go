@@ -26,7 +26,8 @@ func (q *quarantine) add(source io.ReaderAt, offset, length int64) error {
 			return err
 		}
 	}
-	if _, err := io.Copy(io.NewOffsetWriter(q.file, offset), io.NewSectionReader(source, offset, length)); err != nil {
+	if _, err := io.Copy(io.NewOffsetWriter(q.file, offset),
+		io.NewSectionReader(source, offset, length)); err != nil {
 		return err
 	}
 	if q.lines == 0 {

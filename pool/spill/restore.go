@@ -87,7 +87,8 @@ func (r *restoration[V]) refusal() error {
 	if r.refused == 0 {
 		return nil
 	}
-	return fmt.Errorf("spill: %d letters are kept behind the others, the first because: %w", r.refused, r.first)
+	return fmt.Errorf("spill: %d letters are kept behind the others, the first because: %w",
+		r.refused, r.first)
 }
 
 // file restores the letters of a file, up to an offset. It returns an error if later files must
@@ -116,8 +117,9 @@ func (r *restoration[V]) file(ctx context.Context, f *file, end int64) error {
 		return errors.Join(err, fmt.Errorf("spill: %w", bad))
 	}
 	if damage.lines > 0 {
-		r.failures = append(r.failures, fmt.Errorf("%w: %d lines of %s, from byte %d on, with %d bytes; they are in %s now",
-			ErrDamaged, damage.lines, f.name, damage.first, damage.bytes, damage.name))
+		r.failures = append(r.failures,
+			fmt.Errorf("%w: %d lines of %s, from byte %d on, with %d bytes; they are in %s now",
+				ErrDamaged, damage.lines, f.name, damage.first, damage.bytes, damage.name))
 	}
 	if err == nil && read && whole {
 		d.mu.Lock()
@@ -131,7 +133,9 @@ func (r *restoration[V]) file(ctx context.Context, f *file, end int64) error {
 
 // lines reports whether it has read all lines up to an offset. If not, and without an error, the
 // file is skipped.
-func (r *restoration[V]) lines(ctx context.Context, f *file, end int64, damage *quarantine) (bool, error) {
+func (r *restoration[V]) lines(ctx context.Context, f *file, end int64,
+	damage *quarantine,
+) (bool, error) {
 	source, err := r.dir.open(f.name, os.O_RDWR)
 	if err != nil {
 		r.failures = append(r.failures, fmt.Errorf("spill: %w", err))
@@ -142,7 +146,8 @@ func (r *restoration[V]) lines(ctx context.Context, f *file, end int64, damage *
 	for s.next() {
 		if s.offset == 0 {
 			if version, ok := newer(s.line); ok {
-				r.failures = append(r.failures, fmt.Errorf("%w: %s is of version %s", ErrVersion, f.name, version))
+				r.failures = append(r.failures,
+					fmt.Errorf("%w: %s is of version %s", ErrVersion, f.name, version))
 				return false, nil
 			}
 		}
@@ -247,7 +252,8 @@ func Into[V any](queue *task.Queue[V], below float64) pool.Sink[V] {
 			return nil // the task is there, even if Options.OnEvict has panicked
 		}
 		for _, own := range []error{
-			task.ErrDuplicate, task.ErrGroupCancelled, task.ErrInvalid, task.ErrPanic, fairq.ErrKeyFull, fairq.ErrWeight,
+			task.ErrDuplicate, task.ErrGroupCancelled, task.ErrInvalid, task.ErrPanic, fairq.ErrKeyFull,
+			fairq.ErrWeight,
 			fairq.ErrCost,
 		} {
 			if errors.Is(err, own) {

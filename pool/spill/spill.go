@@ -46,9 +46,14 @@ func (o *Options[V]) complete() error {
 	for _, f := range []struct {
 		name  string
 		value int64
-	}{{"MaxFileBytes", o.MaxFileBytes}, {"MaxFileAge", int64(o.MaxFileAge)}, {"MaxBytes", o.MaxBytes}} {
+	}{
+		{"MaxFileBytes", o.MaxFileBytes},
+		{"MaxFileAge", int64(o.MaxFileAge)},
+		{"MaxBytes", o.MaxBytes},
+	} {
 		if f.value < 0 {
-			return fmt.Errorf("spill: %w", &task.FieldError{Field: "Options." + f.name, Value: f.value, Limit: "0 or more"})
+			return fmt.Errorf("spill: %w",
+				&task.FieldError{Field: "Options." + f.name, Value: f.value, Limit: "0 or more"})
 		}
 	}
 	o.MaxFileBytes = cmp.Or(o.MaxFileBytes, 64<<20)
@@ -90,7 +95,8 @@ type file struct {
 	size   int64  // of its whole lines; a failed Write may have left bytes behind them
 	handle handle // nil unless it is being written; protected by Dir.mu, as is size
 
-	offset int64 // the lines before it are done; only for the goroutine that has put an element into Dir.busy
+	// the lines before it are done; only for the goroutine that has put an element into Dir.busy
+	offset int64
 }
 
 // handle has the used methods of an [os.File].
@@ -192,7 +198,8 @@ func (d *Dir[V]) append(line []byte) error {
 
 func (d *Dir[V]) appendLocked(line []byte, limit int64) error {
 	f := d.active
-	if f != nil && (f.size+int64(len(line)) > d.options.MaxFileBytes || time.Since(d.began) >= d.options.MaxFileAge) {
+	if f != nil && (f.size+int64(len(line)) > d.options.MaxFileBytes ||
+		time.Since(d.began) >= d.options.MaxFileAge) {
 		if err := d.sealLocked(); err != nil {
 			return err
 		}

@@ -96,7 +96,8 @@ func fill(v reflect.Value, n *int, zone *time.Location) {
 	case v.Kind() == reflect.String:
 		v.SetString(fmt.Sprint(odd, *n))
 	case v.Kind() == reflect.Map: // of text
-		v.Set(reflect.ValueOf(map[string]string{strings.ToValidUTF8(odd, "\uFFFD"): fmt.Sprint("\x00\u2028<\"é", *n), "": ""}))
+		v.Set(reflect.ValueOf(map[string]string{strings.ToValidUTF8(odd,
+			"\uFFFD"): fmt.Sprint("\x00\u2028<\"é", *n), "": ""}))
 	case v.CanInt():
 		v.SetInt(-int64(*n))
 	case v.CanUint():
@@ -118,7 +119,8 @@ func TestLetterComesBack(t *testing.T) {
 		return &l
 	}
 	want := []*pool.DeadLetter[string]{filled(time.UTC), {}, {Payload: odd}}
-	require.NoError(t, d.Write(t.Context(), filled(time.FixedZone("an offset that RFC 3339 does not have", 3601))))
+	require.NoError(t, d.Write(t.Context(),
+		filled(time.FixedZone("an offset that RFC 3339 does not have", 3601))))
 	for _, l := range want[1:] {
 		require.NoError(t, d.Write(t.Context(), l))
 	}
@@ -138,7 +140,10 @@ func TestErrorsOfLetters(t *testing.T) {
 		want *task.Error
 	}{
 		{errors.New("plain"), &task.Error{Message: "plain"}},
-		{fmt.Errorf("outer: %w", &task.Error{Code: 7, Message: "inner"}), &task.Error{Code: 7, Message: "outer: inner"}},
+		{
+			fmt.Errorf("outer: %w", &task.Error{Code: 7, Message: "inner"}),
+			&task.Error{Code: 7, Message: "outer: inner"},
+		},
 		{(*task.Error)(nil), &task.Error{Message: "a nil *task.Error"}},
 	} {
 		d := open[int](t, t.TempDir(), nil)
@@ -163,7 +168,10 @@ func TestFormat(t *testing.T) {
 	type mail struct{ To string }
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	want := []*pool.DeadLetter[mail]{
-		{Task: task.Info{ID: 7, Key: "alice", State: task.Buried}, Payload: mail{"a@b.c"}, Reason: pool.ReasonFailed, Attempts: 3, At: at},
+		{
+			Task: task.Info{ID: 7, Key: "alice", State: task.Buried}, Payload: mail{"a@b.c"},
+			Reason: pool.ReasonFailed, Attempts: 3, At: at,
+		},
 		{
 			Task:  task.Info{Key: "\xff", Err: &task.Error{Code: 5, Message: "no"}},
 			Class: "fast", Reason: pool.ReasonOverflow, Err: &task.Error{Message: "full"},
@@ -182,10 +190,11 @@ func TestFormat(t *testing.T) {
 	other := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(other, "5.letters"), []byte(version1), 0o600))
 	var got []*pool.DeadLetter[mail]
-	_, err = open[mail](t, other, nil).Restore(t.Context(), func(_ context.Context, l *pool.DeadLetter[mail]) error {
-		got = append(got, l)
-		return nil
-	})
+	_, err = open[mail](t, other, nil).Restore(t.Context(),
+		func(_ context.Context, l *pool.DeadLetter[mail]) error {
+			got = append(got, l)
+			return nil
+		})
 	require.NoError(t, err)
 	require.Equal(t, want, got)
 
@@ -198,11 +207,15 @@ func TestFormat(t *testing.T) {
 
 func TestNewerVersion(t *testing.T) {
 	path := t.TempDir()
-	for name, first := range map[string]string{"1": "fairq-spill 2 06de063b\n", "2": "fairq-spill 99999999999999999999999 "} {
+	for name, first := range map[string]string{
+		"1": "fairq-spill 2 06de063b\n",
+		"2": "fairq-spill 99999999999999999999999 ",
+	} {
 		if name == "2" {
 			first += "ab3506d9\n"
 		}
-		require.NoError(t, os.WriteFile(filepath.Join(path, name+".letters"), []byte(first+"of another kind"), 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(path, name+".letters"),
+			[]byte(first+"of another kind"), 0o600))
 	}
 	d := open[int](t, path, nil)
 	require.NoError(t, d.Write(t.Context(), letter(1)))
@@ -311,7 +324,10 @@ func TestCloseEndsRestore(t *testing.T) {
 func TestFilesEnd(t *testing.T) {
 	path := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		d := open(t, path, &spill.Options[string]{MaxFileBytes: 400, MaxFileAge: time.Minute, Codec: raw{}})
+		d := open(t, path, &spill.Options[string]{
+			MaxFileBytes: 400, MaxFileAge: time.Minute,
+			Codec: raw{},
+		})
 		write := func(size, want int) {
 			require.NoError(t, d.Write(t.Context(), letter(strings.Repeat("x", size))))
 			require.Len(t, files(t, path), want)
@@ -344,7 +360,8 @@ func TestRestoreOftenMakesFewFiles(t *testing.T) {
 	d := open[int](t, path, nil)
 	for i := range 100 {
 		require.NoError(t, d.Write(t.Context(), letter(i)))
-		_, err := d.Restore(t.Context(), func(context.Context, *pool.DeadLetter[int]) error { return errStop })
+		_, err := d.Restore(t.Context(),
+			func(context.Context, *pool.DeadLetter[int]) error { return errStop })
 		require.ErrorIs(t, err, errStop)
 	}
 	require.Len(t, files(t, path), 2)
@@ -389,7 +406,8 @@ func TestMaxBytes(t *testing.T) {
 	require.Greater(t, size(), int64(limit-100))
 
 	// A refused letter is kept.
-	_, err = d.Restore(t.Context(), func(context.Context, *pool.DeadLetter[int]) error { return spill.ErrRefused })
+	_, err = d.Restore(t.Context(),
+		func(context.Context, *pool.DeadLetter[int]) error { return spill.ErrRefused })
 	require.ErrorIs(t, err, spill.ErrRefused)
 	_, err = d.Restore(t.Context(), into(&got))
 	require.NoError(t, err)
@@ -413,7 +431,8 @@ func TestNothingWritten(t *testing.T) {
 func TestTooLarge(t *testing.T) {
 	path := t.TempDir()
 	d := open(t, path, &spill.Options[string]{Codec: raw{}})
-	largest := strings.Repeat("x", spill.MaxLetterBytes-len(`- 01234567 {"task":{"key":"k"},"payload":"","reason":2}`)-1)
+	largest := strings.Repeat("x",
+		spill.MaxLetterBytes-len(`- 01234567 {"task":{"key":"k"},"payload":"","reason":2}`)-1)
 	require.ErrorIs(t, d.Write(t.Context(), letter(largest+"x")), spill.ErrTooLarge)
 	require.Empty(t, files(t, path))
 	require.NoError(t, d.Write(t.Context(), letter(largest)))
@@ -450,7 +469,10 @@ func TestCodecFails(t *testing.T) {
 func TestNumbers(t *testing.T) {
 	path := t.TempDir()
 	line := strings.SplitAfter(version1, "\n")[1]
-	for _, name := range []string{"10.letters", "9.letters", "x.letters", "-1.letters", "12.damaged", "11.damaged.letters", ".letters", "11"} {
+	for _, name := range []string{
+		"10.letters", "9.letters", "x.letters", "-1.letters", "12.damaged",
+		"11.damaged.letters", ".letters", "11",
+	} {
 		text := version1[:23] + strings.Replace(line, "alice", name, 1)
 		require.NoError(t, os.WriteFile(filepath.Join(path, name), []byte(text), 0o600))
 	}
@@ -462,5 +484,8 @@ func TestNumbers(t *testing.T) {
 	require.ErrorContains(t, err, "10.letters")
 	text := err.Error()
 	require.Less(t, strings.Index(text, " 9.letters"), strings.Index(text, " 10.letters"))
-	require.Equal(t, []string{"-1.letters", ".letters", "10.damaged", "11", "11.damaged.letters", "12.damaged", "9.damaged", "x.letters"}, files(t, path))
+	require.Equal(t, []string{
+		"-1.letters", ".letters", "10.damaged", "11", "11.damaged.letters",
+		"12.damaged", "9.damaged", "x.letters",
+	}, files(t, path))
 }

@@ -159,7 +159,9 @@ func (t *txn) Fetch(keys [][]byte, spans ...kv.Span) error {
 			continue
 		}
 		ops = append(ops, clientv3.OpGet(t.engine.key(first.From), t.span(&first, size)...))
-		note = append(note, func(r *clientv3.GetResponse) { t.fetched = append(t.fetched, fetched{first, r}) })
+		note = append(note, func(r *clientv3.GetResponse) {
+			t.fetched = append(t.fetched, fetched{first, r})
+		})
 	}
 	for n := 0; len(ops) > 0; ops, note = ops[n:], note[n:] {
 		n = min(len(ops), t.maxOps)
@@ -276,7 +278,8 @@ func (t *txn) Commit() error {
 	compares := t.compares()
 	var ops []clientv3.Op
 	for _, s := range t.cleared {
-		ops = append(ops, clientv3.OpDelete(t.engine.key(s.from), clientv3.WithRange(t.engine.key(s.to))))
+		ops = append(ops, clientv3.OpDelete(t.engine.key(s.from),
+			clientv3.WithRange(t.engine.key(s.to))))
 	}
 	for _, w := range t.writes {
 		if w.value == nil {
@@ -336,7 +339,8 @@ func (t *txn) compares() (all []clientv3.Cmp) {
 func (e *engine) explained(err error) error {
 	switch {
 	case errors.Is(err, rpctypes.ErrTooManyOps):
-		return fmt.Errorf("%w: Options.MaxOps is %d, must be at most the servers' --max-txn-ops", err, e.maxOps)
+		return fmt.Errorf("%w: Options.MaxOps is %d, must be at most the servers' --max-txn-ops", err,
+			e.maxOps)
 	case errors.Is(err, rpctypes.ErrRequestTooLarge) || isTooLarge(err):
 		return fmt.Errorf("%w: Options.MaxPayload must be at most two thirds of the servers' --max-request-bytes "+
 			"and of the client's MaxCallSendMsgSize", err)

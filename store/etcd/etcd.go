@@ -86,9 +86,15 @@ func (o *Options) check() error {
 	case err != nil:
 		return err
 	case o.Taking > Strict:
-		return &driver.FieldError{Field: of + "Taking", Value: o.Taking, Limit: "Apart, Staged or Strict"}
+		return &driver.FieldError{
+			Field: of + "Taking", Value: o.Taking,
+			Limit: "Apart, Staged or Strict",
+		}
 	case o.MaxOps != 0 && (o.MaxOps < minOps || o.MaxOps > 1<<20):
-		return &driver.FieldError{Field: of + "MaxOps", Value: o.MaxOps, Limit: fmt.Sprintf("0, or %d to %d", minOps, 1<<20)}
+		return &driver.FieldError{
+			Field: of + "MaxOps", Value: o.MaxOps,
+			Limit: fmt.Sprintf("0, or %d to %d", minOps, 1<<20),
+		}
 	}
 	return nil
 }
@@ -146,7 +152,8 @@ func open(ctx context.Context, e kv.Engine, o *Options) (*Store, error) {
 	timeout := cmp.Or(o.Timeout, 30*time.Second)
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	db, err := kv.Open(ctx, "etcd: "+cmp.Or(o.Prefix, "fairq/"), e, kv.Options{Taking: kv.Taking(o.Taking), KeepSchema: o.KeepSchema})
+	db, err := kv.Open(ctx, "etcd: "+cmp.Or(o.Prefix, "fairq/"), e,
+		kv.Options{Taking: kv.Taking(o.Taking), KeepSchema: o.KeepSchema})
 	if err != nil {
 		return nil, err
 	}
@@ -172,11 +179,13 @@ func checkVersion(ctx context.Context, client *clientv3.Client) error {
 		var major, minor int
 		_, err = fmt.Sscanf(status.Version, "%d.%d", &major, &minor)
 		if err != nil || major < 3 || major == 3 && minor < 6 {
-			return fmt.Errorf("the server at %s has version %s, must be 3.6 or newer", endpoint, status.Version)
+			return fmt.Errorf("the server at %s has version %s, must be 3.6 or newer", endpoint,
+				status.Version)
 		}
 		return nil
 	}
-	return cmp.Or(failed, fmt.Errorf("there is no endpoint in %q", strings.Join(client.Endpoints(), ", ")))
+	return cmp.Or(failed,
+		fmt.Errorf("there is no endpoint in %q", strings.Join(client.Endpoints(), ", ")))
 }
 
 // Conflicts returns how many transactions of this Store were retried, because others were faster.

@@ -38,7 +38,10 @@ func openFaulty(ctx context.Context, where string) (faulttest.Store, error) {
 	}
 	_, prefix, _ := strings.Cut(where, "#")
 	prefix, fault, _ := strings.Cut(prefix, "?")
-	o := &Options{Prefix: prefix, MaxOps: maxOps, History: time.Hour, Poll: time.Minute, Skew: time.Millisecond}
+	o := &Options{
+		Prefix: prefix, MaxOps: maxOps, History: time.Hour, Poll: time.Minute,
+		Skew: time.Millisecond,
+	}
 	s, err := open(ctx, faulty{newEngine(client, o), fault}, o)
 	if err != nil {
 		return nil, errors.Join(err, client.Close())
@@ -120,7 +123,9 @@ func TestKillMembers(t *testing.T) {
 	go func() {
 		killed := 0
 		for {
-			m := c.await(ctx, func(s *clientv3.StatusResponse) bool { return s.Leader == s.Header.MemberId })
+			m := c.await(ctx, func(s *clientv3.StatusResponse) bool {
+				return s.Leader == s.Header.MemberId
+			})
 			if m == nil {
 				stopped <- killed
 				return

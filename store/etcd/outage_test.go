@@ -93,7 +93,9 @@ func (p *proxy) mend() {
 }
 
 // openAt opens a queue on servers.
-func openAt(t *testing.T, where string, o Options, dials ...grpc.DialOption) (*task.Queue[string], *clientv3.Client) {
+func openAt(t *testing.T, where string, o Options,
+	dials ...grpc.DialOption,
+) (*task.Queue[string], *clientv3.Client) {
 	client, err := dial(t.Context(), where, dials...)
 	require.NoError(t, err)
 	_, o.Prefix, _ = strings.Cut(where, "#")
@@ -133,7 +135,8 @@ func TestIdle(t *testing.T) {
 	where := newDatabase(t, 1)
 	var calls atomic.Int64
 	q, _ := openAt(t, where, Options{Poll: time.Minute}, grpc.WithUnaryInterceptor(func(
-		ctx context.Context, method string, request, reply any, c *grpc.ClientConn, invoke grpc.UnaryInvoker, o ...grpc.CallOption,
+		ctx context.Context, method string, request, reply any, c *grpc.ClientConn,
+		invoke grpc.UnaryInvoker, o ...grpc.CallOption,
 	) error {
 		calls.Add(1)
 		return invoke(ctx, method, request, reply, c, o...)
@@ -333,8 +336,10 @@ func TestLarge(t *testing.T) {
 	}
 	wg.Wait()
 	_, err := q.Put(ctx, "key", payload+"x", task.PutOptions{})
-	require.ErrorContains(t, err, "the length of the payload is 1048577; it must be 1048576 bytes at most")
-	_, err = q.PutBatch(ctx, slices.Repeat([]task.Entry[string]{{Key: "key", Payload: payload[:100_000]}}, 5))
+	require.ErrorContains(t, err,
+		"the length of the payload is 1048577; it must be 1048576 bytes at most")
+	_, err = q.PutBatch(ctx,
+		slices.Repeat([]task.Entry[string]{{Key: "key", Payload: payload[:100_000]}}, 5))
 	require.ErrorContains(t, err, "it must be 458752 bytes at most")
 	all, err := q.TakeBatch(ctx, 9)
 	require.NoError(t, err)
@@ -366,7 +371,8 @@ func TestContradicted(t *testing.T) {
 		require.ErrorContains(t, err, "Options.MaxPayload must be at most two thirds of")
 	}
 	_, err = q.PutBatch(t.Context(), make([]task.Entry[string], 4000))
-	require.ErrorContains(t, err, "Options.MaxOps is 131072, must be at most the servers' --max-txn-ops")
+	require.ErrorContains(t, err,
+		"Options.MaxOps is 131072, must be at most the servers' --max-txn-ops")
 	stats, err := q.Stats(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, stats.Len())

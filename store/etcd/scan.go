@@ -130,7 +130,8 @@ func (t *txn) span(s *kv.Span, size int) []clientv3.OpOption {
 		order = clientv3.SortDescend
 	}
 	return []clientv3.OpOption{
-		clientv3.WithRange(t.engine.key(s.To)), clientv3.WithLimit(int64(size)), clientv3.WithSort(clientv3.SortByKey, order),
+		clientv3.WithRange(t.engine.key(s.To)), clientv3.WithLimit(int64(size)),
+		clientv3.WithSort(clientv3.SortByKey, order),
 	}
 }
 

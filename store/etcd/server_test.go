@@ -92,7 +92,8 @@ func (m *member) start() error {
 	if err != nil {
 		return err
 	}
-	m.process = exec.Command(program, "-test.run=^TestServer$", "-test.timeout=0") // it ends with this process
+	// it ends with this process
+	m.process = exec.Command(program, "-test.run=^TestServer$", "-test.timeout=0")
 	m.process.Env = append(os.Environ(), memberEnv+"="+string(text))
 	m.process.Stderr = os.Stderr
 	if _, err = m.process.StdinPipe(); err != nil { // its end closes with this process
@@ -114,7 +115,10 @@ func newCluster(t testing.TB, dir string, n int, quota int64, request uint) (c c
 	t.Helper()
 	var all []string
 	for i := range n {
-		m := &member{Name: fmt.Sprint("m", i), Client: freeURL(t), Peer: freeURL(t), Quota: quota, Request: request}
+		m := &member{
+			Name: fmt.Sprint("m", i), Client: freeURL(t), Peer: freeURL(t), Quota: quota,
+			Request: request,
+		}
 		m.Dir = filepath.Join(dir, m.Name)
 		all = append(all, m.Name+"="+m.Peer)
 		c = append(c, m)
@@ -155,7 +159,8 @@ func dial(ctx context.Context, where string, o ...grpc.DialOption) (*clientv3.Cl
 	endpoints, _, _ := strings.Cut(where, "#")
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: strings.Split(endpoints, ","), DialTimeout: 5 * time.Second,
-		DialKeepAliveTime: time.Second, DialKeepAliveTimeout: time.Second, MaxCallSendMsgSize: maxRequest, Logger: zap.NewNop(),
+		DialKeepAliveTime: time.Second, DialKeepAliveTimeout: time.Second,
+		MaxCallSendMsgSize: maxRequest, Logger: zap.NewNop(),
 		DialOptions: o,
 	})
 	if err != nil {

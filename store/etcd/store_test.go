@@ -27,7 +27,8 @@ type handle struct {
 func (h handle) Reopen(t *testing.T) rows.DB { return newHandle(t, h.engine) }
 
 func newHandle(t *testing.T, e kv.Engine) handle {
-	db, err := kv.Open(t.Context(), "etcd", e, kv.Options{Taking: kv.Strict}) // the tests ask for the exact order
+	// the tests ask for the exact order
+	db, err := kv.Open(t.Context(), "etcd", e, kv.Options{Taking: kv.Strict})
 	require.NoError(t, err)
 	return handle{db, e}
 }
@@ -54,7 +55,9 @@ func testRows(t *testing.T, members int) {
 		t.Skip("TestKill shows most of it")
 	}
 	client := newClient(t, members)
-	rowstest.Run(t, func(t *testing.T) rows.DB { return teller{newHandle(t, emptyEngine(t, client))} })
+	rowstest.Run(t, func(t *testing.T) rows.DB {
+		return teller{newHandle(t, emptyEngine(t, client))}
+	})
 }
 
 // teller claims to report other processes' changes by itself.

@@ -86,7 +86,8 @@ func (e *engine) Begin(ctx context.Context) (kv.Txn, error) {
 // is seen, so others may have been missed.
 func (e *engine) Watch(ctx context.Context, from, _ []byte, f func(*kv.Entry)) {
 	for ctx.Err() == nil {
-		if err := e.watch(ctx, from, func() { f(nil) }); err != nil && rows.Pause(ctx, time.Second) != nil {
+		if err := e.watch(ctx, from, func() { f(nil) }); err != nil &&
+			rows.Pause(ctx, time.Second) != nil {
 			return
 		}
 	}
@@ -149,7 +150,8 @@ func (t *txn) Get(key []byte) ([]byte, error) {
 
 // Fetch implements kv.Txn. The client library keeps the results until the end.
 func (t *txn) Fetch(keys [][]byte, spans ...kv.Span) error {
-	futures, ranges := make([]fdb.FutureByteSlice, len(keys)), make([]func() (fdb.KeyValue, bool, error), len(spans))
+	futures, ranges := make([]fdb.FutureByteSlice, len(keys)),
+		make([]func() (fdb.KeyValue, bool, error), len(spans))
 	for i, key := range keys {
 		futures[i] = t.calls.Get(t.key(key))
 	}

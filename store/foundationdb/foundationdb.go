@@ -97,7 +97,8 @@ func open(ctx context.Context, o *Options, create func() (calls, error)) (*Store
 		return nil, err
 	}
 	e := &engine{create: create, prefix: []byte("fairq/"), traits: rows.Traits{
-		MaxWrites: maxWrites, MaxBytes: maxBytes, Linger: 50 * time.Microsecond, Skew: cmp.Or(o.Skew, time.Second),
+		MaxWrites: maxWrites, MaxBytes: maxBytes, Linger: 50 * time.Microsecond,
+		Skew: cmp.Or(o.Skew, time.Second),
 	}}
 	if o.Subspace != nil {
 		e.prefix = o.Subspace.Bytes()
@@ -105,7 +106,8 @@ func open(ctx context.Context, o *Options, create func() (calls, error)) (*Store
 	timeout := cmp.Or(o.Timeout, 30*time.Second)
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	db, err := kv.Open(ctx, fmt.Sprintf("foundationdb: %q", e.prefix), e, kv.Options{KeepSchema: o.KeepSchema})
+	db, err := kv.Open(ctx, fmt.Sprintf("foundationdb: %q", e.prefix), e,
+		kv.Options{KeepSchema: o.KeepSchema})
 	if err != nil {
 		return nil, err
 	}

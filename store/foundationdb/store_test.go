@@ -74,7 +74,10 @@ func (f *fake) Get(key fdb.KeyConvertible) fdb.FutureByteSlice {
 func (f *fake) Range(r fdb.KeyRange, o fdb.RangeOptions) func() (fdb.KeyValue, bool, error) {
 	var found []kv.Entry
 	err := f.fault()
-	for e, failed := range f.Scan(kv.Span{From: r.Begin.FDBKey(), To: r.End.FDBKey(), Desc: o.Reverse, Limit: o.Limit}) {
+	for e, failed := range f.Scan(kv.Span{
+		From: r.Begin.FDBKey(), To: r.End.FDBKey(), Desc: o.Reverse,
+		Limit: o.Limit,
+	}) {
 		err = cmp.Or(err, coded(failed))
 		found = append(found, e)
 	}

@@ -55,7 +55,9 @@ func (c caller) Names(table string) ([]string, error) {
 
 type callerTx struct{ pgx.Tx }
 
-func (tx callerTx) Context(ctx context.Context) context.Context { return postgres.WithTx(ctx, tx.Tx) }
+func (tx callerTx) Context(ctx context.Context) context.Context {
+	return postgres.WithTx(ctx, tx.Tx)
+}
 
 func (tx callerTx) Exec(statement string) error {
 	_, err := tx.Tx.Exec(context.Background(), statement)

@@ -38,7 +38,8 @@ func TestClocksDiffer(t *testing.T) {
 			require.NoError(t, err)
 			held, err := here.Take(ctx)
 			require.NoError(t, err)
-			require.WithinDuration(t, time.Now().Add(shift), held.Info().Created, time.Minute, "the clock is not what the test has set")
+			require.WithinDuration(t, time.Now().Add(shift), held.Info().Created, time.Minute,
+				"the clock is not what the test has set")
 			begun := time.Now()
 
 			testDelays(t, here, there)
@@ -87,8 +88,10 @@ func testDelays(t *testing.T, here, there *task.Queue[string]) {
 	_, err := here.Put(ctx, "key", "", task.PutOptions{Delay: delay, TTR: ttr})
 	require.NoError(t, err)
 	lost := next("put with a delay", delay)
-	again := next("lease that ran out", delay+ttr) // since the put, because the begin of the lease is unknown here
-	require.False(t, again.Info().ReadyAt.Before(lost.Info().Until), "it ran out at %v, not %v", again.Info().ReadyAt, lost.Info().Until)
+	// since the put, because the begin of the lease is unknown here
+	again := next("lease that ran out", delay+ttr)
+	require.False(t, again.Info().ReadyAt.Before(lost.Info().Until), "it ran out at %v, not %v",
+		again.Info().ReadyAt, lost.Info().Until)
 	require.ErrorIs(t, lost.Ack(ctx), task.ErrLeaseLost)
 	begun = time.Now()
 	require.NoError(t, again.Release(ctx, delay))

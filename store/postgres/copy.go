@@ -24,11 +24,15 @@ func newCopyData(rows int) *copyData {
 // add adds a row. The columns are those of sqlCopy.
 func (c *copyData) add(queue int64, r *rows.Row) {
 	c.data = binary.BigEndian.AppendUint16(c.data, 35)
-	for _, n := range [...]int64{queue, int64(r.ID), r.Created, int64(r.Round), int64(r.Seq), int64(r.Place), int64(r.Since)} {
+	for _, n := range [...]int64{
+		queue, int64(r.ID), r.Created, int64(r.Round), int64(r.Seq),
+		int64(r.Place), int64(r.Since),
+	} {
 		c.bigint(n)
 	}
 	for _, n := range [...]int64{
-		int64(r.TTR), int64(r.MaxAttempts), r.Deadline, int64(r.Consumer), r.ReadyAt, r.Until, r.Expires, r.Wake, codeOf(r.Err),
+		int64(r.TTR), int64(r.MaxAttempts), r.Deadline, int64(r.Consumer), r.ReadyAt, r.Until, r.Expires,
+		r.Wake, codeOf(r.Err),
 		int64(r.Used),
 	} {
 		c.nullable(n, 0)

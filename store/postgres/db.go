@@ -80,7 +80,8 @@ func open(ctx context.Context, c config) (*database, error) {
 	}
 	if c.now != nil {
 		// In a bubble, time passes immediately when nothing runs.
-		conf.HealthCheckPeriod, conf.MaxConnLifetime, conf.MaxConnIdleTime = 1e6*time.Hour, 1e6*time.Hour, 1e6*time.Hour
+		conf.HealthCheckPeriod, conf.MaxConnLifetime, conf.MaxConnIdleTime = 1e6*time.Hour,
+			1e6*time.Hour, 1e6*time.Hour
 		conf.ConnConfig.ConnectTimeout = 0
 		conf.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
 	}
@@ -185,7 +186,10 @@ func (*Store) InTx(
 	}, f func(ctx context.Context, tx pgx.Tx) error,
 ) error {
 	if _, nested := db.(pgx.Tx); nested {
-		return &driver.FieldError{Field: "InTx: the database", Value: "a transaction", Limit: "a pool or a connection"}
+		return &driver.FieldError{
+			Field: "InTx: the database", Value: "a transaction",
+			Limit: "a pool or a connection",
+		}
 	}
 	return driver.InTx(func(own *driver.Tx) error {
 		return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
@@ -207,7 +211,10 @@ func (db *database) Joined(ctx context.Context) (rows.Tx, error) {
 	user := ctx.Value(txKey{}).(*txValue)
 	switch {
 	case user.Tx == nil:
-		return nil, &driver.FieldError{Field: "the transaction given to WithTx", Value: nil, Limit: "one that is open"}
+		return nil, &driver.FieldError{
+			Field: "the transaction given to WithTx", Value: nil,
+			Limit: "one that is open",
+		}
 	case ctx.Err() != nil: // if it ends later, that ends the transaction
 		return nil, db.failed("join", ctx.Err())
 	}

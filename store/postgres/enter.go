@@ -163,7 +163,8 @@ func (v *view) keep(plan *rows.Plan, writer, own int64) {
 
 // addHead adds the whole plan, except the search, to the batch.
 func (v *view) addHead(plan *rows.Plan, clock *int64) {
-	v.tx.add(sqlHead, v.queue, v.tx.db.now()).QueryRow(func(r pgx.Row) error { return v.readHead(r, clock) })
+	v.tx.add(sqlHead, v.queue,
+		v.tx.db.now()).QueryRow(func(r pgx.Row) error { return v.readHead(r, clock) })
 	v.prefetch(plan, plan.Ranges)
 }
 
@@ -226,7 +227,8 @@ func (v *view) LastRound(l rows.Line, after uint64) (round uint64, n int, err er
 	found, ok := v.lastRounds[l]
 	if !ok || found.round == 0 && after < found.after {
 		found = lastRound{}
-		err = v.tx.query("last round", sqlLast, []any{v.queue, [][]byte{[]byte(l.Key)}, []int64{int64(l.Priority)}, int64(after)},
+		err = v.tx.query("last round", sqlLast,
+			[]any{v.queue, [][]byte{[]byte(l.Key)}, []int64{int64(l.Priority)}, int64(after)},
 			each(func(r pgx.Rows) error { return r.Scan(nil, &found.round, &found.rows) }))
 	}
 	if err != nil || found.round <= after {
@@ -236,7 +238,9 @@ func (v *view) LastRound(l rows.Line, after uint64) (round uint64, n int, err er
 }
 
 func (v *view) addNumbers(n int) {
-	v.tx.add(sqlNumbers, n).Query(list(&v.numbers, func(r pgx.Rows, number *uint64) error { return r.Scan(number) }))
+	v.tx.add(sqlNumbers, n).Query(list(&v.numbers, func(r pgx.Rows, number *uint64) error {
+		return r.Scan(number)
+	}))
 }
 
 // Number implements rows.View. The numbers come from a sequence, so none is given twice and no

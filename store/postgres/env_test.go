@@ -38,7 +38,10 @@ type testDB struct{ *database }
 func openTest(tb testing.TB, change ...func(*config)) testDB {
 	tb.Helper()
 	n := schemas.Add(1)
-	c := config{url: sharedDatabase(tb), schema: fmt.Sprintf("test %d", n), maxConns: 8, copyFrom: 1 + 63*int(n%2)}
+	c := config{
+		url: sharedDatabase(tb), schema: fmt.Sprintf("test %d", n), maxConns: 8,
+		copyFrom: 1 + 63*int(n%2),
+	}
 	for _, f := range change {
 		f(&c)
 	}

@@ -28,7 +28,8 @@ func Example() {
 	}
 	defer mails.Close(ctx)
 
-	if _, err := mails.Put(ctx, "alice", Mail{"alice@here.example"}, task.PutOptions{TTR: time.Minute}); err != nil {
+	if _, err := mails.Put(ctx, "alice", Mail{"alice@here.example"},
+		task.PutOptions{TTR: time.Minute}); err != nil {
 		log.Fatal(err)
 	}
 	t, err := mails.Take(ctx)

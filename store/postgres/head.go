@@ -37,7 +37,8 @@ const oldRounds = 16
 // Save implements rows.View.
 func (v *view) Save() error {
 	h, was := v.head, &v.savedHead
-	if h.Paused != was.Paused || h.PausedKeys != was.PausedKeys || !bytes.Equal(h.Settings, was.Settings) {
+	if h.Paused != was.Paused || h.PausedKeys != was.PausedKeys ||
+		!bytes.Equal(h.Settings, was.Settings) {
 		was.Paused, was.PausedKeys, was.Settings = h.Paused, h.PausedKeys, h.Settings
 		v.do(sqlSetHead, h.Settings, h.Paused, h.PausedKeys)
 	}
@@ -86,7 +87,8 @@ SELECT $1, sum(ready), sum(delayed), sum(taken), sum(buried), sum(held) FROM gon
 func (v *view) addCounts() {
 	v.tx.add(sqlTasks, v.queue).QueryRow(func(r pgx.Row) error {
 		var n byState
-		err := r.Scan(&v.countRows, &n[driver.Ready], &n[driver.Delayed], &n[driver.Taken], &n[driver.Buried], &n[driver.Held])
+		err := r.Scan(&v.countRows, &n[driver.Ready], &n[driver.Delayed], &n[driver.Taken],
+			&n[driver.Buried], &n[driver.Held])
 		for _, of := range n[1:] {
 			n[0] += of
 		}
@@ -118,7 +120,8 @@ func (v *view) count() {
 	if *d == (byState{}) {
 		return
 	}
-	v.tx.add(sqlCount, v.queue, d[driver.Ready], d[driver.Delayed], d[driver.Taken], d[driver.Buried], d[driver.Held])
+	v.tx.add(sqlCount, v.queue, d[driver.Ready], d[driver.Delayed], d[driver.Taken], d[driver.Buried],
+		d[driver.Held])
 	if v.tx.db.counts.Add(1)%mergeEvery == 0 || v.countRows > 2*mergeEvery {
 		v.tx.add(sqlMergeCounts, v.queue)
 	}
@@ -126,7 +129,10 @@ func (v *view) count() {
 }
 
 // The tables with the contents of queues.
-var tablesOf = []string{"tasks", "rounds", "counts", "keys", "served", "consumers", "groups", "outcomes", "history"}
+var tablesOf = []string{
+	"tasks", "rounds", "counts", "keys", "served", "consumers", "groups",
+	"outcomes", "history",
+}
 
 // Drop implements rows.View.
 func (v *view) Drop() (done bool, err error) {

@@ -14,7 +14,8 @@ import (
 type identity struct{ database, server, started string }
 
 func (p *identity) String() string {
-	return fmt.Sprintf("%q of the server at %s that was started at %s", p.database, p.server, p.started)
+	return fmt.Sprintf("%q of the server at %s that was started at %s", p.database, p.server,
+		p.started)
 }
 
 // same reports whether both are one database.
@@ -41,7 +42,10 @@ func (db *database) joins(ctx context.Context, user pgx.Tx) error {
 		return db.failed("join", err)
 	}
 	if level != "read committed" {
-		return &driver.FieldError{Field: "the isolation level of the transaction", Value: level, Limit: "read committed"}
+		return &driver.FieldError{
+			Field: "the isolation level of the transaction", Value: level,
+			Limit: "read committed",
+		}
 	}
 	if !db.identity.Load().same(theirs) { // the server may have been started again
 		if err := db.identify(ctx); err != nil {
@@ -49,7 +53,10 @@ func (db *database) joins(ctx context.Context, user pgx.Tx) error {
 		}
 	}
 	if ours := db.identity.Load(); !ours.same(theirs) {
-		return &driver.FieldError{Field: "the database of the transaction given to WithTx", Value: theirs, Limit: "that of the queue: " + ours.String()}
+		return &driver.FieldError{
+			Field: "the database of the transaction given to WithTx",
+			Value: theirs, Limit: "that of the queue: " + ours.String(),
+		}
 	}
 	return nil
 }

@@ -21,9 +21,10 @@ func BenchmarkInFlight(b *testing.B) {
 	server := pgtest.Own(b, "max_wal_size=4GB")
 	for _, c := range []struct{ callers, batch int }{{1, 1}, {100, 1}, {1, 100}} {
 		for _, limit := range []int{0, 2} {
-			b.Run(fmt.Sprintf("callers=%d/batch=%d/limit=%d", c.callers, c.batch, limit), func(b *testing.B) {
-				benchInFlight(b, server.URL("postgres"), c.callers, c.batch, limit)
-			})
+			b.Run(fmt.Sprintf("callers=%d/batch=%d/limit=%d", c.callers, c.batch, limit),
+				func(b *testing.B) {
+					benchInFlight(b, server.URL("postgres"), c.callers, c.batch, limit)
+				})
 		}
 	}
 }

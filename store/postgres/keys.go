@@ -44,9 +44,10 @@ SELECT o.* FROM (SELECT $2::text::pg_snapshot AS mark) m CROSS JOIN LATERAL (
 
 // KeyStats implements rows.View.
 func (v *view) KeyStats(n int) (keys []rows.Key, err error) {
-	err = v.tx.query("key stats", sqlKeyStats, []any{v.queue, n}, list(&keys, func(found pgx.Rows, k *rows.Key) error {
-		return keyTable.read(found, k, (*number)(&k.Oldest))
-	}))
+	err = v.tx.query("key stats", sqlKeyStats, []any{v.queue, n},
+		list(&keys, func(found pgx.Rows, k *rows.Key) error {
+			return keyTable.read(found, k, (*number)(&k.Oldest))
+		}))
 	return keys, err
 }
 

@@ -56,8 +56,9 @@ const maxMarks = 64
 // priority. The segments are in order.
 type search struct {
 	rows.Range
-	marked   bool        // it begins at a mark
-	extra    int         // how many more of each kind are read than wanted, because others may have locked some
+	marked bool // it begins at a mark
+	// how many more of each kind are read than wanted, because others may have locked some
+	extra    int
 	found    []*rows.Row // rows not written since
 	complete bool        // there are no others
 

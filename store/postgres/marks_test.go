@@ -21,19 +21,23 @@ func settleAll(t *testing.T, db *database, queue uint64, batches int) time.Durat
 	t.Helper()
 	start := time.Now()
 	for range batches {
-		err := in(db, queue, rows.Plan{Numbers: batch, Ranges: []rows.Range{rows.ReadyRange(everything, batch)}, Counts: true}, func(v rows.Calls) error {
-			list, err := v.Ready(everything, batch)
-			require.NoError(t, err)
-			require.Len(t, list, batch)
-			for _, r := range list {
-				v.Head().Rounds[0] = r.Round
-				require.NoError(t, takeRow(v, r))
-				require.NoError(t, v.Delete(r))
-			}
-			_, err = v.Counts()
-			require.NoError(t, err)
-			return v.Save()
-		})
+		err := in(db, queue, rows.Plan{
+			Numbers: batch,
+			Ranges:  []rows.Range{rows.ReadyRange(everything, batch)}, Counts: true,
+		},
+			func(v rows.Calls) error {
+				list, err := v.Ready(everything, batch)
+				require.NoError(t, err)
+				require.Len(t, list, batch)
+				for _, r := range list {
+					v.Head().Rounds[0] = r.Round
+					require.NoError(t, takeRow(v, r))
+					require.NoError(t, v.Delete(r))
+				}
+				_, err = v.Counts()
+				require.NoError(t, err)
+				return v.Save()
+			})
 		require.NoError(t, err)
 	}
 	return time.Since(start)
@@ -121,14 +125,15 @@ func TestTasksBeforeTheMark(t *testing.T) {
 		}
 	}
 	takeOne := func() (found rows.Row) {
-		require.NoError(t, in(db.database, q, rows.Plan{Numbers: 1, Ranges: []rows.Range{rows.ReadyRange(f, 1)}}, func(v rows.Calls) error {
-			list, err := v.Ready(f, 1)
-			if err != nil || len(list) == 0 {
-				return err
-			}
-			found = *list[0]
-			return takeRow(v, list[0])
-		}))
+		require.NoError(t, in(db.database, q,
+			rows.Plan{Numbers: 1, Ranges: []rows.Range{rows.ReadyRange(f, 1)}}, func(v rows.Calls) error {
+				list, err := v.Ready(f, 1)
+				if err != nil || len(list) == 0 {
+					return err
+				}
+				found = *list[0]
+				return takeRow(v, list[0])
+			}))
 		return found
 	}
 	require.EqualValues(t, 20, takeOne().Round)

@@ -54,7 +54,8 @@ func (db *database) migrate(ctx context.Context, steps []migration) error {
 				return err
 			}
 		}
-		_, err = tx.Exec(ctx, db.text("INSERT INTO fairq.version VALUES ($1, $2)"), len(steps), steps[len(steps)-1].minReader)
+		_, err = tx.Exec(ctx, db.text("INSERT INTO fairq.version VALUES ($1, $2)"), len(steps),
+			steps[len(steps)-1].minReader)
 		return err
 	})
 }
@@ -63,13 +64,15 @@ func (db *database) migrate(ctx context.Context, steps []migration) error {
 // the right to make them can use existing ones.
 func (db *database) makeSchema(ctx context.Context, tx pgx.Tx) error {
 	var schema, table bool
-	err := tx.QueryRow(ctx, "SELECT to_regnamespace($1) IS NOT NULL, to_regclass($2) IS NOT NULL", db.schema, db.schema+".version").
+	err := tx.QueryRow(ctx, "SELECT to_regnamespace($1) IS NOT NULL, to_regclass($2) IS NOT NULL",
+		db.schema, db.schema+".version").
 		Scan(&schema, &table)
 	if err == nil && !schema {
 		_, err = tx.Exec(ctx, "CREATE SCHEMA "+db.schema)
 	}
 	if err == nil && !table {
-		_, err = tx.Exec(ctx, db.text("CREATE TABLE fairq.version (version int NOT NULL, min_reader int NOT NULL)"))
+		_, err = tx.Exec(ctx,
+			db.text("CREATE TABLE fairq.version (version int NOT NULL, min_reader int NOT NULL)"))
 	}
 	return err
 }
@@ -86,9 +89,11 @@ func (db *database) version(ctx context.Context, tx pgx.Tx, mine int) (version i
 	var exists bool
 	err = tx.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", db.schema+".version").Scan(&exists)
 	if err == nil && exists {
-		err = tx.QueryRow(ctx, db.text("SELECT coalesce(max(version), 0), coalesce(max(min_reader), 0) FROM fairq.version")).
+		err = tx.QueryRow(ctx,
+			db.text("SELECT coalesce(max(version), 0), coalesce(max(min_reader), 0) FROM fairq.version")).
 			Scan(&version, &minReader)
-		if e := (*pgconn.PgError)(nil); errors.As(err, &e) && strings.HasPrefix(e.Code, "42") { // it has other columns
+		// it has other columns
+		if e := (*pgconn.PgError)(nil); errors.As(err, &e) && strings.HasPrefix(e.Code, "42") {
 			err = fmt.Errorf("the table %s.version is of another program: choose another Options.Schema (%w)", db.schema, err)
 		}
 	}

@@ -23,7 +23,8 @@ func TestMigrate(t *testing.T) {
 	}
 	wg.Wait()
 	version := func() (v int) {
-		require.NoError(t, db.pool.QueryRow(ctx, db.text("SELECT max(version) FROM fairq.version")).Scan(&v))
+		require.NoError(t, db.pool.QueryRow(ctx,
+			db.text("SELECT max(version) FROM fairq.version")).Scan(&v))
 		return v
 	}
 	require.Equal(t, 1, version())
@@ -35,9 +36,11 @@ func TestMigrate(t *testing.T) {
 	require.Equal(t, 2, version())
 	require.NoError(t, db.migrate(ctx, append(migrations, second, third)))
 	require.Equal(t, 3, version())
-	require.ErrorContains(t, db.Migrate(ctx), "the tables have version 3, which programs from version 3 on can use; this one has version 1")
+	require.ErrorContains(t, db.Migrate(ctx),
+		"the tables have version 3, which programs from version 3 on can use; this one has version 1")
 
-	_, err := db.pool.Exec(ctx, db.text("DROP TABLE fairq.version; CREATE TABLE fairq.version (of text)"))
+	_, err := db.pool.Exec(ctx,
+		db.text("DROP TABLE fairq.version; CREATE TABLE fairq.version (of text)"))
 	require.NoError(t, err)
 	for _, err := range []error{db.Migrate(ctx), db.check(ctx)} {
 		require.ErrorContains(t, err, "postgres: "+db.name+": ")
@@ -65,11 +68,13 @@ func TestKeepSchema(t *testing.T) {
 		}
 		return err
 	}
-	require.ErrorContains(t, keep(), "the tables have version 0, this program needs 1: migrate them first")
+	require.ErrorContains(t, keep(),
+		"the tables have version 0, this program needs 1: migrate them first")
 	s, err := Open(t.Context(), url, nil)
 	require.NoError(t, err)
 	s.Close()
-	_, err = conn.Exec(t.Context(), "GRANT USAGE ON SCHEMA fairq TO looker; GRANT SELECT ON ALL TABLES IN SCHEMA fairq TO looker")
+	_, err = conn.Exec(t.Context(),
+		"GRANT USAGE ON SCHEMA fairq TO looker; GRANT SELECT ON ALL TABLES IN SCHEMA fairq TO looker")
 	require.NoError(t, err)
 	require.NoError(t, keep())
 }

@@ -43,7 +43,10 @@ type notifier struct {
 }
 
 func newNotifier(db *database, onChange func(uint64)) *notifier {
-	n := &notifier{db: db, onChange: onChange, process: strconv.FormatUint(rand.Uint64(), 36), changed: map[uint64]bool{}}
+	n := &notifier{
+		db: db, onChange: onChange, process: strconv.FormatUint(rand.Uint64(), 36),
+		changed: map[uint64]bool{},
+	}
 	h := fnv.New64a()
 	h.Write([]byte(db.schema))
 	n.channel = fmt.Sprintf("fairq_%x", h.Sum64())
@@ -60,7 +63,9 @@ func (n *notifier) close() {
 	n.wg.Wait()
 }
 
-func (n *notifier) text(queue uint64) string { return n.process + " " + strconv.FormatUint(queue, 10) }
+func (n *notifier) text(queue uint64) string {
+	return n.process + " " + strconv.FormatUint(queue, 10)
+}
 
 // notify notifies other processes of a changed queue: immediately, or after a pause since the last
 // notification. It does not block.
@@ -92,7 +97,8 @@ func (n *notifier) send() {
 		if texts == nil {
 			return
 		}
-		_, _ = n.db.pool.Exec(n.ctx, "SELECT pg_notify($1, t) FROM unnest($2::text[]) t", n.channel, texts)
+		_, _ = n.db.pool.Exec(n.ctx, "SELECT pg_notify($1, t) FROM unnest($2::text[]) t", n.channel,
+			texts)
 		select {
 		case <-n.ctx.Done():
 		case <-time.After(notifyEvery):

@@ -50,7 +50,8 @@ func cutAll(t *testing.T, url string, times int) {
 	require.NoError(t, err)
 	defer c.Close(ctx)
 	for range times {
-		_, err := c.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'")
+		_, err := c.Exec(ctx,
+			"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'")
 		require.NoError(t, err)
 	}
 }
@@ -139,7 +140,8 @@ func TestWrongPassword(t *testing.T) {
 	require.NoError(t, c.Close(ctx))
 	require.NoError(t, server.Restart())
 	url := func(password string) string {
-		return strings.Replace(server.URL("postgres"), "user=postgres", "user=guest password="+password, 1)
+		return strings.Replace(server.URL("postgres"), "user=postgres", "user=guest password="+password,
+			1)
 	}
 	_, err = postgres.Open(ctx, url("wrong"), nil)
 	require.ErrorContains(t, err, "password authentication failed")

@@ -43,9 +43,10 @@ SELECT $1, nextval('fairq.numbers'), 0, CASE WHEN i % 4 < 2 THEN i ELSE 0 END, i
 	repeat('payload', 20)::bytea
 FROM generate_series(1, $2::int) i`), int64(queue), n)
 	require.NoError(tb, err)
-	_, err = db.pool.Exec(context.Background(), db.text("INSERT INTO fairq.counts (queue, ready, delayed, taken, buried, held) "+
-		"SELECT $1, count(*) FILTER (WHERE state = 1), 0, count(*) FILTER (WHERE state = 3), count(*) FILTER (WHERE state = 4), 0 "+
-		"FROM fairq.tasks WHERE queue = $1"), int64(queue))
+	_, err = db.pool.Exec(context.Background(),
+		db.text("INSERT INTO fairq.counts (queue, ready, delayed, taken, buried, held) "+
+			"SELECT $1, count(*) FILTER (WHERE state = 1), 0, count(*) FILTER (WHERE state = 3), count(*) FILTER (WHERE state = 4), 0 "+
+			"FROM fairq.tasks WHERE queue = $1"), int64(queue))
 	require.NoError(tb, err)
 }
 
@@ -74,7 +75,10 @@ func TestPlans(t *testing.T) {
 	fillQueue(t, db.database, q, 20_000)
 	errBack := errors.New("so that it can all be done again")
 	require.ErrorIs(t, in(db.database, q, rows.Plan{
-		Numbers: 5, Ranges: []rows.Range{rows.RowRange(false, rows.ForUpdate, 1, 2, 3), rows.ReadyRange(everything, 5)},
+		Numbers: 5, Ranges: []rows.Range{
+			rows.RowRange(false, rows.ForUpdate, 1, 2, 3),
+			rows.ReadyRange(everything, 5),
+		},
 		LastRounds: []rows.Line{{Key: "key1", Priority: 1}}, Counts: true,
 	}, func(v rows.Calls) error {
 		callAll(t, v)
@@ -128,7 +132,8 @@ func plans(t *testing.T, db *database, statements map[string][]any) map[string][
 		require.NotRegexp(t, noIndex, plan, what)
 		for _, m := range scans.FindAllStringSubmatch(plan, -1) {
 			require.NotEmpty(t, m[2], what)
-			indexes[sql] = append(indexes[sql], fmt.Sprintf("%s with %d conditions", m[1], 1+strings.Count(m[2], " AND ")))
+			indexes[sql] = append(indexes[sql],
+				fmt.Sprintf("%s with %d conditions", m[1], 1+strings.Count(m[2], " AND ")))
 		}
 		for _, m := range removed.FindAllStringSubmatch(plan, -1) {
 			n, err := strconv.Atoi(m[1])
@@ -164,7 +169,10 @@ func writeFew(t *testing.T, v rows.Calls) {
 // callAll calls every method of a View.
 func callAll(t *testing.T, v rows.Calls) {
 	t.Helper()
-	list, err := v.Ready(rows.Filter{MaxPriority: driver.MaxPriority, Kinds: []string{"kind1", "kind2", ""}}, 3)
+	list, err := v.Ready(rows.Filter{
+		MaxPriority: driver.MaxPriority,
+		Kinds:       []string{"kind1", "kind2", ""},
+	}, 3)
 	require.NoError(t, err)
 	require.Len(t, list, 3)
 	for _, r := range list {

@@ -126,7 +126,8 @@ func (db *database) check(ctx context.Context) error {
 	err := pgx.BeginFunc(ctx, db.pool, func(tx pgx.Tx) error {
 		version, err := db.version(ctx, tx, len(migrations))
 		if err == nil && version < len(migrations) {
-			err = fmt.Errorf("the tables have version %d, this program needs %d: migrate them first", version, len(migrations))
+			err = fmt.Errorf("the tables have version %d, this program needs %d: migrate them first",
+				version, len(migrations))
 		}
 		return err
 	})

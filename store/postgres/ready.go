@@ -72,7 +72,8 @@ func isSearch(r rows.Range) bool {
 // readyTasks returns the tasks of a range that no other transaction has locked.
 func (v *view) readyTasks(r *rows.Range) ([]*rows.Row, error) {
 	s := v.ready
-	if v.ready = nil; s != nil && reflect.DeepEqual(s.Range, *r) && (len(s.found) == r.Limit || s.complete) {
+	if v.ready = nil; s != nil && reflect.DeepEqual(s.Range, *r) &&
+		(len(s.found) == r.Limit || s.complete) {
 		return s.found, nil
 	}
 	for _, s := range []*search{v.tx.db.marks.search(uint64(v.queue), r), wholeSearch(r)} {

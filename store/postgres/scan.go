@@ -21,14 +21,16 @@ type source struct {
 var sources = [rows.NumIndexes]source{
 	rows.TaskID:        {"tasks", []string{"id"}, ""},
 	rows.TaskUniqueKey: {"tasks", []string{"unique_key"}, ""},
-	rows.TaskReady:     {"tasks", []string{"priority", "round", "seq"}, "takeable AND NOT shared"}, // see also ready.go
-	rows.TaskKind:      {table: "tasks"},
-	rows.TaskLine:      {"tasks", []string{"key", "priority", "round", "seq", "place"}, ""},
-	rows.TaskParked:    {"tasks", []string{"key", "priority", "kind", "place"}, isParked}, // see also eachStatement
-	rows.TaskWake:      {"tasks", []string{"wake"}, "wake IS NOT NULL"},
-	rows.TaskSince:     {"tasks", []string{"coalesce(consumer, 0)", "since"}, "state IN (3, 4)"},
-	rows.TaskState:     {"tasks", []string{"state", "id"}, "state <> 1 AND state <> 3"},
-	rows.TaskGroup:     {"tasks", []string{"grp", "id"}, ""},
+	// see also ready.go
+	rows.TaskReady: {"tasks", []string{"priority", "round", "seq"}, "takeable AND NOT shared"},
+	rows.TaskKind:  {table: "tasks"},
+	rows.TaskLine:  {"tasks", []string{"key", "priority", "round", "seq", "place"}, ""},
+	// see also eachStatement
+	rows.TaskParked: {"tasks", []string{"key", "priority", "kind", "place"}, isParked},
+	rows.TaskWake:   {"tasks", []string{"wake"}, "wake IS NOT NULL"},
+	rows.TaskSince:  {"tasks", []string{"coalesce(consumer, 0)", "since"}, "state IN (3, 4)"},
+	rows.TaskState:  {"tasks", []string{"state", "id"}, "state <> 1 AND state <> 3"},
+	rows.TaskGroup:  {"tasks", []string{"grp", "id"}, ""},
 
 	rows.KeyName:          {"keys", []string{"key"}, ""},
 	rows.KeyUntil:         {"keys", []string{"until"}, "until IS NOT NULL"},

@@ -40,7 +40,8 @@ func newTestStore(db testDB) *testStore {
 
 // InTx makes it a [storetest.Transactor].
 func (s *testStore) InTx(ctx context.Context, f func(context.Context) error) error {
-	return (*Store)(nil).InTx(ctx, s.db.pool, func(ctx context.Context, _ pgx.Tx) error { return f(ctx) })
+	return (*Store)(nil).InTx(ctx, s.db.pool,
+		func(ctx context.Context, _ pgx.Tx) error { return f(ctx) })
 }
 
 func (s *testStore) Reopen(t *testing.T) driver.Store { return newTestStore(s.db.again(t)) }

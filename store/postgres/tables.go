@@ -59,8 +59,10 @@ func tableOf[R any](schema rows.Schema[R], columns string, fields func(r *R) []a
 	ints, _ := t.values(new(R))
 	key := strings.Join(in.fields, ", ")
 	t.columns = strings.Join(given, ", ")
-	t.set = withRows(len(ints), t.columns, "INSERT INTO fairq."+t.name+" (queue, "+strings.Join(all, ", ")+") "+
-		"SELECT $1, "+strings.Join(values, ", ")+" FROM %s ON CONFLICT (queue, "+key+") DO UPDATE SET "+strings.Join(updates, ", "))
+	t.set = withRows(len(ints), t.columns,
+		"INSERT INTO fairq."+t.name+" (queue, "+strings.Join(all, ", ")+") "+
+			"SELECT $1, "+strings.Join(values,
+			", ")+" FROM %s ON CONFLICT (queue, "+key+") DO UPDATE SET "+strings.Join(updates, ", "))
 	ints, _ = valuesOf(t.primary(new(R)))
 	t.remove = withRows(len(ints), key, "DELETE FROM fairq."+t.name+" WHERE ctid = ANY(ARRAY("+
 		"SELECT t.ctid FROM %s CROSS JOIN LATERAL (SELECT ctid FROM fairq."+t.name+
@@ -131,8 +133,10 @@ func (v *view) Served() rows.Table[rows.Served] { return rowTable[rows.Served]{v
 func (v *view) Consumers() rows.Table[rows.Consumer] {
 	return rowTable[rows.Consumer]{v, consumerTable}
 }
-func (v *view) Groups() rows.Table[rows.Group]     { return rowTable[rows.Group]{v, groupTable} }
-func (v *view) Outcomes() rows.Table[rows.Outcome] { return rowTable[rows.Outcome]{v, outcomeTable} }
+func (v *view) Groups() rows.Table[rows.Group] { return rowTable[rows.Group]{v, groupTable} }
+func (v *view) Outcomes() rows.Table[rows.Outcome] {
+	return rowTable[rows.Outcome]{v, outcomeTable}
+}
 
 func (v *view) History() rows.Table[rows.Ended] { return rowTable[rows.Ended]{v, historyTable} }
 
@@ -199,27 +203,32 @@ func (t rowTable[R]) Sweep(r rows.Range) error {
 }
 
 var (
-	keyTable = tableOf(rows.Keys, "weight tasks ready delayed taken buried held until? paused! key.", func(k *rows.Key) []any {
-		n := &k.Tasks
-		return []any{
-			&k.Weight, &n[0], &n[driver.Ready], &n[driver.Delayed], &n[driver.Taken], &n[driver.Buried], &n[driver.Held],
-			&k.Until, &k.Paused, &k.Key,
-		}
-	})
+	keyTable = tableOf(rows.Keys, "weight tasks ready delayed taken buried held until? paused! key.",
+		func(k *rows.Key) []any {
+			n := &k.Tasks
+			return []any{
+				&k.Weight, &n[0], &n[driver.Ready], &n[driver.Delayed], &n[driver.Taken], &n[driver.Buried],
+				&n[driver.Held],
+				&k.Until, &k.Paused, &k.Key,
+			}
+		})
 
-	servedTable = tableOf(rows.ServedLines, "priority. round used taken key.", func(s *rows.Served) []any {
-		return []any{&s.Priority, &s.Round, &s.Used, &s.Taken, &s.Key}
-	})
+	servedTable = tableOf(rows.ServedLines, "priority. round used taken key.",
+		func(s *rows.Served) []any {
+			return []any{&s.Priority, &s.Round, &s.Used, &s.Taken, &s.Key}
+		})
 
 	// Only the deadline of a consumer changes. A change of other columns would wait for
 	// transactions that hold a shared lock on it.
-	consumerTable = tableOf(rows.Consumers, "number. epoch. deadline? name.", func(c *rows.Consumer) []any {
-		return []any{&c.Number, &c.Epoch, &c.Deadline, &c.Name}
-	})
+	consumerTable = tableOf(rows.Consumers, "number. epoch. deadline? name.",
+		func(c *rows.Consumer) []any {
+			return []any{&c.Number, &c.Epoch, &c.Deadline, &c.Name}
+		})
 
-	groupTable = tableOf(rows.Groups, "tasks members started! cancelled! name.", func(g *rows.Group) []any {
-		return []any{&g.Tasks, &g.Members, &g.Started, &g.Cancelled, &g.Name}
-	})
+	groupTable = tableOf(rows.Groups, "tasks members started! cancelled! name.",
+		func(g *rows.Group) []any {
+			return []any{&g.Tasks, &g.Members, &g.Started, &g.Cancelled, &g.Name}
+		})
 
 	outcomeTable = tableOf(rows.Outcomes,
 		"id result until err_code? unique_key. err_message written=pg_current_xact_id()",

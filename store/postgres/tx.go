@@ -117,7 +117,8 @@ func (t *tx) sendBatch(b *pgx.Batch) error {
 		if t.conn, err = t.db.pool.Acquire(t.ctx); err != nil {
 			return err
 		}
-		if err = t.conn.SendBatch(t.ctx, copied(b)).Close(); err == nil || again || !t.conn.Conn().IsClosed() || t.ctx.Err() != nil {
+		if err = t.conn.SendBatch(t.ctx, copied(b)).Close(); err == nil || again ||
+			!t.conn.Conn().IsClosed() || t.ctx.Err() != nil {
 			return err
 		}
 		t.release()
@@ -178,9 +179,10 @@ func (t *tx) Queue(name string, settings []byte) (q *rows.Queue, err error) {
 func (t *tx) Queues(from string, n int) (names []string, err error) {
 	t.begin()
 	const sql = "SELECT name FROM fairq.queues WHERE name >= $1 ORDER BY name LIMIT $2"
-	err = t.query("list queues", sql, []any{[]byte(from), n}, list(&names, func(r pgx.Rows, name *string) error {
-		return r.Scan((*text)(name))
-	}))
+	err = t.query("list queues", sql, []any{[]byte(from), n},
+		list(&names, func(r pgx.Rows, name *string) error {
+			return r.Scan((*text)(name))
+		}))
 	return names, err
 }
 
@@ -242,7 +244,8 @@ func (t *tx) Rollback() {
 	ctx := context.WithoutCancel(t.ctx)
 	switch {
 	case t.user != nil:
-		_, _ = t.user.Exec(ctx, "ROLLBACK TO SAVEPOINT fairq_call; RELEASE SAVEPOINT fairq_call", pgx.QueryExecModeSimpleProtocol)
+		_, _ = t.user.Exec(ctx, "ROLLBACK TO SAVEPOINT fairq_call; RELEASE SAVEPOINT fairq_call",
+			pgx.QueryExecModeSimpleProtocol)
 	case t.conn != nil && !t.conn.Conn().IsClosed():
 		_, _ = t.conn.Exec(ctx, "ROLLBACK")
 	}

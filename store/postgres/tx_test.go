@@ -66,7 +66,9 @@ func in(db *database, queue uint64, plan rows.Plan, f func(v rows.Calls) error) 
 // put puts tasks, in rounds from first on.
 func put(tb testing.TB, db *database, queue, first uint64, n int) {
 	tb.Helper()
-	require.NoError(tb, in(db, queue, rows.Plan{Numbers: n}, func(v rows.Calls) error { return insertSome(v, first, n) }))
+	require.NoError(tb, in(db, queue, rows.Plan{Numbers: n}, func(v rows.Calls) error {
+		return insertSome(v, first, n)
+	}))
 }
 
 func insertSome(v rows.Calls, first uint64, n int) error {
@@ -76,7 +78,8 @@ func insertSome(v rows.Calls, first uint64, n int) error {
 			return err
 		}
 		r := &rows.Row{
-			ID: id, Key: fmt.Sprint("key", i%10), State: task.Ready, Takeable: true, Round: first + uint64(i), Seq: id, Place: id,
+			ID: id, Key: fmt.Sprint("key", i%10), State: task.Ready, Takeable: true,
+			Round: first + uint64(i), Seq: id, Place: id,
 			Weight: 1, Payload: []byte("payload"),
 		}
 		if err := v.Put(r); err != nil {
@@ -89,24 +92,27 @@ func insertSome(v rows.Calls, first uint64, n int) error {
 // take takes tasks, and returns their rounds.
 func take(tb testing.TB, db *database, queue uint64, n int) (rounds []uint64) {
 	tb.Helper()
-	require.NoError(tb, in(db, queue, rows.Plan{Numbers: n, Ranges: []rows.Range{rows.ReadyRange(everything, n)}}, func(v rows.Calls) error {
-		list, err := v.Ready(everything, n)
-		if err != nil {
-			return err
-		}
-		for _, r := range list {
-			rounds = append(rounds, r.Round)
-			if err := takeRow(v, r); err != nil {
+	require.NoError(tb, in(db, queue,
+		rows.Plan{Numbers: n, Ranges: []rows.Range{rows.ReadyRange(everything, n)}},
+		func(v rows.Calls) error {
+			list, err := v.Ready(everything, n)
+			if err != nil {
 				return err
 			}
-		}
-		return nil
-	}))
+			for _, r := range list {
+				rounds = append(rounds, r.Round)
+				if err := takeRow(v, r); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
 	return rounds
 }
 
 func takeRow(v rows.Calls, r *rows.Row) (err error) {
-	r.State, r.Takeable, r.Consumer, r.Attempts, r.Until, r.Wake = task.Taken, false, 1, r.Attempts+1, v.Now()+1e9, v.Now()+1e9
+	r.State, r.Takeable, r.Consumer, r.Attempts, r.Until, r.Wake = task.Taken, false, 1, r.Attempts+1,
+		v.Now()+1e9, v.Now()+1e9
 	if r.Since, err = v.Number(); err != nil {
 		return err
 	}
@@ -116,14 +122,18 @@ func takeRow(v rows.Calls, r *rows.Row) (err error) {
 // trips counts how often something is sent to the database.
 type trips struct{ n atomic.Int64 }
 
-func (c *trips) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+func (c *trips) TraceBatchStart(ctx context.Context, _ *pgx.Conn,
+	_ pgx.TraceBatchStartData,
+) context.Context {
 	c.n.Add(1)
 	return ctx
 }
 func (*trips) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
 func (*trips) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
 
-func (c *trips) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+func (c *trips) TraceQueryStart(ctx context.Context, _ *pgx.Conn,
+	_ pgx.TraceQueryStartData,
+) context.Context {
 	c.n.Add(1)
 	return ctx
 }
@@ -154,7 +164,10 @@ func TestTransactionsTakeTwoRoundTrips(t *testing.T) {
 	c.n.Store(0)
 	lines := []rows.Line{{Key: "key0"}, {Key: "key1"}}
 	plan := rows.Plan{
-		Counts: true, Ranges: []rows.Range{rows.RowRange(false, rows.ForUpdate, held...), rows.ReadyRange(everything, 3)}, Numbers: 5, LastRounds: lines,
+		Counts: true, Ranges: []rows.Range{
+			rows.RowRange(false, rows.ForUpdate, held...),
+			rows.ReadyRange(everything, 3),
+		}, Numbers: 5, LastRounds: lines,
 	}
 	require.NoError(t, in(db.database, q, plan, func(v rows.Calls) error {
 		for _, l := range lines {
@@ -217,7 +230,9 @@ func TestAgain(t *testing.T) {
 	t.Parallel()
 	db := openTest(t)
 	q := makeQueue(t, db.database)
-	add := func(v rows.Calls) error { return v.Put(&rows.Row{ID: 1 << 40, UniqueKey: "a", State: task.Ready}) }
+	add := func(v rows.Calls) error {
+		return v.Put(&rows.Row{ID: 1 << 40, UniqueKey: "a", State: task.Ready})
+	}
 	require.NoError(t, in(db.database, q, rows.Plan{}, add))
 	err := in(db.database, q, rows.Plan{}, add)
 	require.Error(t, err)
@@ -342,7 +357,8 @@ func TestWithTxOfAnotherDatabase(t *testing.T) {
 		_, err := q.Put(WithTx(ctx, tx), "a", "a1", task.PutOptions{})
 		require.ErrorIs(t, err, task.ErrInvalid)
 		for _, name := range []string{ours, url} {
-			require.ErrorContains(t, err, fmt.Sprintf("%q of the server", name[strings.LastIndex(name, "=")+1:]))
+			require.ErrorContains(t, err,
+				fmt.Sprintf("%q of the server", name[strings.LastIndex(name, "=")+1:]))
 		}
 		_, err = tx.Exec(ctx, "CREATE TABLE orders ()") // it can go on
 		require.NoError(t, err)
@@ -402,7 +418,11 @@ func TestNotify(t *testing.T) {
 	const long = 30 * time.Second
 	server := pgtest.Own(t, pgtest.Fast...)
 	heard := make(chan uint64, 1000)
-	db := openTest(t, func(c *config) { c.url, c.onChange = server.URL("postgres"), func(q uint64) { heard <- q } })
+	db := openTest(t, func(c *config) {
+		c.url, c.onChange = server.URL("postgres"), func(q uint64) {
+			heard <- q
+		}
+	})
 	next := func() uint64 {
 		select {
 		case q := <-heard:
@@ -472,7 +492,8 @@ func TestNotify(t *testing.T) {
 // In a queue with a limit for each key, a transaction does not read the kept state again.
 func TestRoundTripsWithLimit(t *testing.T) {
 	t.Parallel()
-	q := newKeeper(t, openTest(t, func(conf *config) { conf.slow = time.Hour })) // however busy the machine is
+	// however busy the machine is
+	q := newKeeper(t, openTest(t, func(conf *config) { conf.slow = time.Hour }))
 	c := q.trips
 	took := func(f func()) int64 {
 		before := c.n.Load()
@@ -489,7 +510,8 @@ func TestRoundTripsWithLimit(t *testing.T) {
 	first, err := q.Take(t.Context()) // stores the consumer
 	require.NoError(t, err)
 	// Not counting the background work of Open.
-	for n, since := c.n.Load(), time.Now(); time.Since(since) < 50*time.Millisecond; time.Sleep(time.Millisecond) {
+	for n, since := c.n.Load(),
+		time.Now(); time.Since(since) < 50*time.Millisecond; time.Sleep(time.Millisecond) {
 		if now := c.n.Load(); now != n {
 			n, since = now, time.Now()
 		}
@@ -514,7 +536,8 @@ func TestRoundTripsWithLimit(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, ok)
 	}), "to ack and take, which are four by two calls")
-	require.EqualValues(t, 2, took(func() { require.NoError(t, tasks[0].Release(t.Context(), 0)) }), "to release")
+	require.EqualValues(t, 2, took(func() { require.NoError(t, tasks[0].Release(t.Context(), 0)) }),
+		"to release")
 
 	_, err = q.Truncate(t.Context())
 	require.NoError(t, err)

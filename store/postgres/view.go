@@ -228,16 +228,20 @@ type scannedRow struct {
 func (s *scannedRow) columns() []any {
 	r := &s.Row
 	return []any{
-		&r.ID, (*text)(&r.Key), (*text)(&r.Kind), (*text)(&r.UniqueKey), (*text)(&r.Group), &s.role, &r.Priority, &s.weight,
+		&r.ID, (*text)(&r.Key), (*text)(&r.Kind), (*text)(&r.UniqueKey), (*text)(&r.Group), &s.role,
+		&r.Priority, &s.weight,
 		(*numberOrOne)(&r.Cost), (*number)(&r.TTR), &s.maxAttempts, &r.Created, (*number)(&r.Deadline),
-		&s.state, &r.Takeable, &r.Gap, &r.Returned, &r.Untried, &r.Shared, &r.Round, &s.used, &r.Seq, &r.Place, &r.Since, &s.consumer, &s.attempts,
-		(*number)(&r.ReadyAt), (*number)(&r.Until), (*number)(&r.Expires), (*number)(&r.Wake), &s.code, &s.message, (*text)(&r.Metadata),
+		&s.state, &r.Takeable, &r.Gap, &r.Returned, &r.Untried, &r.Shared, &r.Round, &s.used, &r.Seq,
+		&r.Place, &r.Since, &s.consumer, &s.attempts,
+		(*number)(&r.ReadyAt), (*number)(&r.Until), (*number)(&r.Expires), (*number)(&r.Wake), &s.code,
+		&s.message, (*text)(&r.Metadata),
 	}
 }
 
 func (s *scannedRow) row() *rows.Row {
 	r := s.Row
-	r.Role, r.State, r.Weight, r.Used = driver.Role(s.role), driver.State(s.state), int(s.weight), uint64(s.used)
+	r.Role, r.State, r.Weight, r.Used = driver.Role(s.role), driver.State(s.state), int(s.weight),
+		uint64(s.used)
 	r.Attempts, r.MaxAttempts, r.Consumer = int(s.attempts), int(s.maxAttempts), uint64(s.consumer)
 	r.Err = errorOf(s.message, s.code)
 	return &r

@@ -131,8 +131,9 @@ const changingColumns = `priority, state, takeable, gap, returned, untried, shar
 	err_code`
 
 var (
-	sqlInsert = withRows(27, "id, role, weight, cost, ttr, max_attempts, created, deadline, "+changingColumns+
-		", grp, err_message, key, kind, unique_key, metadata, payload", `
+	sqlInsert = withRows(27,
+		"id, role, weight, cost, ttr, max_attempts, created, deadline, "+changingColumns+
+			", grp, err_message, key, kind, unique_key, metadata, payload", `
 INSERT INTO fairq.tasks (queue, id, role, weight, cost, ttr, max_attempts, created, deadline,
 	`+changingColumns+`,
 	grp, err_message, key, kind, unique_key, metadata, payload)
@@ -177,7 +178,8 @@ DELETE FROM fairq.tasks WHERE ctid = ANY(ARRAY(
 // transaction has few statements with constant texts, and the database plans each once.
 func (v *view) flush() {
 	var gone []int64
-	inserts, updates, takes := rowBuffer{sql: sqlInsert}, rowBuffer{sql: sqlUpdate}, rowBuffer{sql: sqlTake}
+	inserts, updates, takes := rowBuffer{sql: sqlInsert}, rowBuffer{sql: sqlUpdate},
+		rowBuffer{sql: sqlTake}
 	var copied *copyData
 	if v.inserts >= v.tx.db.config.copyFrom && v.tx.user == nil {
 		copied = newCopyData(v.inserts)
@@ -188,10 +190,12 @@ func (v *view) flush() {
 		case opDelete:
 			gone = append(gone, int64(r.ID))
 		case opUpdate:
-			updates.add(append([]int64{int64(r.ID)}, changingValues(r)...), optional(r.Group), messageOf(r.Err))
+			updates.add(append([]int64{int64(r.ID)}, changingValues(r)...), optional(r.Group),
+				messageOf(r.Err))
 		case opTake:
 			takes.add([]int64{
-				int64(r.ID), int64(r.State), bit(r.Takeable), int64(r.Since), int64(r.Consumer), int64(r.Attempts),
+				int64(r.ID), int64(r.State), bit(r.Takeable), int64(r.Since), int64(r.Consumer),
+				int64(r.Attempts),
 				r.Until, r.Wake,
 			})
 		case opInsert:
@@ -200,8 +204,10 @@ func (v *view) flush() {
 				continue
 			}
 			inserts.add(append([]int64{
-				int64(r.ID), int64(r.Role), int64(r.Weight), r.Cost, int64(r.TTR), int64(r.MaxAttempts), r.Created, r.Deadline,
-			}, changingValues(r)...), optional(r.Group), messageOf(r.Err), []byte(r.Key), []byte(r.Kind), optional(r.UniqueKey), optional(r.Metadata), r.Payload)
+				int64(r.ID), int64(r.Role), int64(r.Weight), r.Cost, int64(r.TTR), int64(r.MaxAttempts),
+				r.Created, r.Deadline,
+			}, changingValues(r)...), optional(r.Group), messageOf(r.Err), []byte(r.Key), []byte(r.Kind),
+				optional(r.UniqueKey), optional(r.Metadata), r.Payload)
 		}
 	}
 	v.changes, v.inserts = v.changes[:0], 0
@@ -223,8 +229,10 @@ func (v *view) flush() {
 
 func changingValues(r *rows.Row) []int64 {
 	return []int64{
-		int64(r.Priority), int64(r.State), bit(r.Takeable), bit(r.Gap), bit(r.Returned), bit(r.Untried), bit(r.Shared), int64(r.Round), int64(r.Used), int64(r.Seq), int64(r.Place),
-		int64(r.Since), int64(r.Consumer), int64(r.Attempts), r.ReadyAt, r.Until, r.Expires, r.Wake, codeOf(r.Err),
+		int64(r.Priority), int64(r.State), bit(r.Takeable), bit(r.Gap), bit(r.Returned), bit(r.Untried),
+		bit(r.Shared), int64(r.Round), int64(r.Used), int64(r.Seq), int64(r.Place),
+		int64(r.Since), int64(r.Consumer), int64(r.Attempts), r.ReadyAt, r.Until, r.Expires, r.Wake,
+		codeOf(r.Err),
 	}
 }
 

@@ -41,7 +41,8 @@ func dataSource(path string) (string, error) {
 	}
 	// The parameter is the driver's: without it the error for a file that cannot be opened is "out
 	// of memory".
-	return "file://" + strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(path) + "?_error_rc=1", nil
+	return "file://" + strings.NewReplacer("%", "%25", "?", "%3f", "#",
+		"%23").Replace(path) + "?_error_rc=1", nil
 }
 
 // connect opens a connection and sets it up.
@@ -65,7 +66,8 @@ func connect(ctx context.Context, path string, o *options) (_ *conn, err error) 
 		}
 	}()
 	// During the setup SQLite waits for locks, later patiently does.
-	if _, err := c.pragma("busy_timeout = " + strconv.FormatInt(o.busyTimeout.Milliseconds(), 10)); err != nil {
+	if _, err := c.pragma("busy_timeout = " + strconv.FormatInt(o.busyTimeout.Milliseconds(),
+		10)); err != nil {
 		return nil, err
 	}
 	if r, ok := dc.(interface{ IsReadOnly(string) (bool, error) }); ok {
@@ -92,7 +94,8 @@ func connect(ctx context.Context, path string, o *options) (_ *conn, err error) 
 		}
 	}
 	if o.noMigrate { // before anything is written into a file that may belong to another program
-		err := retryBusy(ctx, time.Now().Add(o.busyTimeout), func() error { return checkVersion(c, len(migrations)) })
+		err := retryBusy(ctx, time.Now().Add(o.busyTimeout),
+			func() error { return checkVersion(c, len(migrations)) })
 		if err != nil {
 			return nil, err
 		}
@@ -114,7 +117,8 @@ func connect(ctx context.Context, path string, o *options) (_ *conn, err error) 
 
 // pragma runs a pragma and returns its first value, or nil.
 func (c *conn) pragma(p string) (sqldriver.Value, error) {
-	rows, err := c.Conn.(sqldriver.QueryerContext).QueryContext(context.Background(), "pragma "+p, nil)
+	rows, err := c.Conn.(sqldriver.QueryerContext).QueryContext(context.Background(), "pragma "+p,
+		nil)
 	if err != nil {
 		return nil, fmt.Errorf("pragma %s: %w", p, err)
 	}

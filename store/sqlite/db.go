@@ -26,13 +26,16 @@ const (
 
 // options are how a database is opened. Zero values mean defaults.
 type options struct {
-	prefix          string        // of the names of tables and indexes; default "fairq_"
-	busyTimeout     time.Duration // how long to wait for a lock that another process has; default 10 s
-	synchronous     string        // "full", the default, or "normal": a power cut can undo the last transactions
-	checkpointPages int           // how long the WAL grows; default 8000
-	cacheKiB        int           // default 16 MiB; a commit sometimes scans the whole cache, so more is not better
-	noMigrate       bool          // fail if the tables are missing or old
-	now             func() time.Time
+	prefix string // of the names of tables and indexes; default "fairq_"
+	// how long to wait for a lock that another process has; default 10 s
+	busyTimeout time.Duration
+	// "full", the default, or "normal": a power cut can undo the last transactions
+	synchronous     string
+	checkpointPages int // how long the WAL grows; default 8000
+	// default 16 MiB; a commit sometimes scans the whole cache, so more is not better
+	cacheKiB  int
+	noMigrate bool // fail if the tables are missing or old
+	now       func() time.Time
 }
 
 func (o *options) fill() error {
@@ -46,7 +49,8 @@ func (o *options) fill() error {
 	}
 	switch {
 	case len(o.prefix) > maxPrefixLen:
-		return fmt.Errorf("sqlite: prefix is %q, %d bytes long, must be at most %d", o.prefix, len(o.prefix), maxPrefixLen)
+		return fmt.Errorf("sqlite: prefix is %q, %d bytes long, must be at most %d", o.prefix,
+			len(o.prefix), maxPrefixLen)
 	case !regexp.MustCompile("^[A-Za-z_][A-Za-z0-9_]*$").MatchString(o.prefix):
 		return fmt.Errorf("sqlite: prefix is %q, must be letters, digits and underscores, not a digit first", o.prefix)
 	case strings.HasPrefix(strings.ToLower(o.prefix), "sqlite_"):
@@ -77,8 +81,9 @@ type db struct {
 
 	// mu protects fields that transactions of the caller's own use too. Nothing is called under
 	// it.
-	mu      sync.Mutex
-	numbers map[uint64]uint64 // by queue, the greatest number given, even by transactions that were rolled back
+	mu sync.Mutex
+	// by queue, the greatest number given, even by transactions that were rolled back
+	numbers map[uint64]uint64
 }
 
 // openDB opens a database, and makes its missing parts.
@@ -148,7 +153,8 @@ func (d *db) acquire(ctx context.Context, until time.Time) error {
 		case <-ctx.Done():
 			return failed(d.path, "begin", ctx.Err())
 		case <-t.C:
-			return failed(d.path, "begin", fmt.Errorf("another transaction of this process has not ended for %v", d.options.busyTimeout))
+			return failed(d.path, "begin",
+				fmt.Errorf("another transaction of this process has not ended for %v", d.options.busyTimeout))
 		}
 	}
 	if d.closed {

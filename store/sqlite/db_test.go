@@ -174,8 +174,15 @@ func TestFaults(t *testing.T) {
 	}{
 		{"statement", map[*statement]error{insertPlain: coded(ioError)}, false},
 		{"commit", map[*statement]error{commitStatement: coded(ioError)}, false},
-		{"rollback", map[*statement]error{commitStatement: coded(ioError), rollbackStatement: coded(ioError)}, true},
-		{"rolled back already", map[*statement]error{insertPlain: coded(ioError), rollbackStatement: coded(resultError)}, false},
+		{"rollback", map[*statement]error{
+			commitStatement:   coded(ioError),
+			rollbackStatement: coded(ioError),
+		}, true},
+		{
+			"rolled back already",
+			map[*statement]error{insertPlain: coded(ioError), rollbackStatement: coded(resultError)},
+			false,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := openHandle(t, file(t), options{}).db

@@ -23,19 +23,20 @@ func TestDiskFull(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, syscall.Unmount(dir, syscall.MNT_DETACH)) })
 	filler := filepath.Join(dir, "filler")
-	faulttest.Outages(t, openFaulty, filepath.Join(dir, impatient), []faulttest.Outage{{Name: "full", Run: func(t *testing.T) {
-		f, err := os.Create(filler)
-		require.NoError(t, err)
-		_, err = f.Write(make([]byte, 100<<20))
-		require.ErrorIs(t, err, syscall.ENOSPC)
-		page := make([]byte, 4096)
-		for until := time.Now().Add(5 * busyTimeout); time.Now().Before(until); {
-			if _, err = f.Write(page); err != nil {
-				require.ErrorIs(t, err, syscall.ENOSPC)
-				time.Sleep(time.Millisecond) // freed space is filled too
+	faulttest.Outages(t, openFaulty, filepath.Join(dir, impatient),
+		[]faulttest.Outage{{Name: "full", Run: func(t *testing.T) {
+			f, err := os.Create(filler)
+			require.NoError(t, err)
+			_, err = f.Write(make([]byte, 100<<20))
+			require.ErrorIs(t, err, syscall.ENOSPC)
+			page := make([]byte, 4096)
+			for until := time.Now().Add(5 * busyTimeout); time.Now().Before(until); {
+				if _, err = f.Write(page); err != nil {
+					require.ErrorIs(t, err, syscall.ENOSPC)
+					time.Sleep(time.Millisecond) // freed space is filled too
+				}
 			}
-		}
-		require.NoError(t, f.Close())
-		require.NoError(t, os.Remove(filler))
-	}}})
+			require.NoError(t, f.Close())
+			require.NoError(t, os.Remove(filler))
+		}}})
 }

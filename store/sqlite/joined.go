@@ -48,13 +48,17 @@ func WithTx(ctx context.Context, tx *sql.Tx) context.Context {
 // It waits for its turn like the transactions of the Store. A transaction begun in another way
 // contends with these for SQLite's lock, which does not go to the longest waiter: beside a busy
 // queue it may wait for seconds.
-func (s *Store) InTx(ctx context.Context, db *sql.DB, f func(ctx context.Context, tx *sql.Tx) error) error {
+func (s *Store) InTx(ctx context.Context, db *sql.DB,
+	f func(ctx context.Context, tx *sql.Tx) error,
+) error {
 	return s.db.inTx(ctx, db, f)
 }
 
 // inTx holds the slot until the queues know of the commit, so that no transaction of theirs sees
 // it first.
-func (d *db) inTx(ctx context.Context, db *sql.DB, f func(ctx context.Context, tx *sql.Tx) error) error {
+func (d *db) inTx(ctx context.Context, db *sql.DB,
+	f func(ctx context.Context, tx *sql.Tx) error,
+) error {
 	until := time.Now().Add(d.options.busyTimeout)
 	if err := d.acquire(ctx, until); err != nil {
 		return err
@@ -105,7 +109,10 @@ func (d *db) joins(own *sql.Tx, err error) error {
 		return failed(d.path, "join", errors.Join(errMoved, err2))
 	}
 	if info, err := os.Stat(theirs); err != nil || !os.SameFile(info, ours) {
-		return &driver.FieldError{Field: "the file of the transaction given to WithTx", Value: theirs, Limit: "that of the queue: " + d.path}
+		return &driver.FieldError{
+			Field: "the file of the transaction given to WithTx", Value: theirs,
+			Limit: "that of the queue: " + d.path,
+		}
 	}
 	if missing {
 		return fmt.Errorf("%w; is Options.Prefix right?", err)
@@ -126,7 +133,10 @@ func (*db) Own(ctx context.Context) *driver.Tx {
 func (d *db) Joined(ctx context.Context) (rows.Tx, error) {
 	own := ctx.Value(txKey{}).(*txValue).Tx
 	if own == nil {
-		return nil, &driver.FieldError{Field: "the transaction given to WithTx", Value: own, Limit: "one that is open"}
+		return nil, &driver.FieldError{
+			Field: "the transaction given to WithTx", Value: own,
+			Limit: "one that is open",
+		}
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, failed(d.path, "join", err)

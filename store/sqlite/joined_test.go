@@ -28,7 +28,8 @@ func openCallers(t *testing.T, path, begin string) callers {
 	h := openHandle(t, path, options{synchronous: "normal", busyTimeout: patient.busyTimeout})
 	dsn, err := dataSource(path)
 	require.NoError(t, err)
-	s, err := sql.Open("sqlite", dsn+"&_pragma=busy_timeout(60000)&_pragma=synchronous(normal)&_txlock="+begin)
+	s, err := sql.Open("sqlite",
+		dsn+"&_pragma=busy_timeout(60000)&_pragma=synchronous(normal)&_txlock="+begin)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return callers{h, s}
@@ -231,7 +232,8 @@ func TestJoinedElsewhere(t *testing.T) {
 	prefixed, err := openDB(ctx, path, options{prefix: "other_"})
 	require.NoError(t, err)
 	require.NoError(t, prefixed.conn.script("DROP TABLE other_meta"))
-	require.ErrorContains(t, prefixed.inTx(ctx, openCallers(t, path, "deferred").sql, nil), "is Options.Prefix right?")
+	require.ErrorContains(t, prefixed.inTx(ctx, openCallers(t, path, "deferred").sql, nil),
+		"is Options.Prefix right?")
 	require.NoError(t, prefixed.close())
 	stats, err := q.Stats(ctx)
 	require.NoError(t, err)
@@ -347,7 +349,9 @@ func TestInTx(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, s.InTx(t.Context(), db, func(ctx context.Context, _ *sql.Tx) error {
 		_, err := q.Stats(t.Context())
-		require.ErrorContains(t, err, `task: Stats, queue "q": sqlite: `+s.db.path+": begin: another transaction of this process has not ended for 10ms")
+		require.ErrorContains(t, err,
+			`task: Stats, queue "q": sqlite: `+s.db.path+
+				": begin: another transaction of this process has not ended for 10ms")
 		_, err = s.History(ctx, "q", 0, 1)
 		require.ErrorIs(t, err, task.ErrInvalid)
 		return nil

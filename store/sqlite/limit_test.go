@@ -24,7 +24,8 @@ func TestWriteFails(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	p := faulttest.Start(t, faulttest.Job{
-		Role: "limited", Name: "limited", Where: filepath.Join(dir, "tasks.db"), Journal: filepath.Join(dir, "journal"),
+		Role: "limited", Name: "limited", Where: filepath.Join(dir, "tasks.db"),
+		Journal: filepath.Join(dir, "journal"),
 	})
 	for said := ""; !strings.HasSuffix(said, "failures"); {
 		said = p.Await()
@@ -73,7 +74,8 @@ func limited(self *faulttest.Self) error {
 			case err != nil:
 				return err
 			case now != before:
-				return fmt.Errorf("step %d has failed after %d bytes, with %w, but has changed\n%s\nto\n%s", i, more, failed, before, now)
+				return fmt.Errorf("step %d has failed after %d bytes, with %w, but has changed\n%s\nto\n%s", i,
+					more, failed, before, now)
 			case !named.MatchString(failed.Error()):
 				return fmt.Errorf("the error does not say in what: %w", failed)
 			}

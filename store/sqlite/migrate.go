@@ -11,14 +11,16 @@ import (
 func migrate(ctx context.Context, c *conn, all []migration, timeout time.Duration) error {
 	for {
 		var version int
-		err := retryBusy(ctx, time.Now().Add(timeout), func() (err error) { // while another process opens a database after a crash
+		// while another process opens a database after a crash
+		err := retryBusy(ctx, time.Now().Add(timeout), func() (err error) {
 			version, err = readVersion(c, len(all))
 			return err
 		})
 		if err != nil || version >= len(all) {
 			return err
 		}
-		err = retryBusy(ctx, time.Now().Add(timeout), func() error { return c.script("BEGIN IMMEDIATE") })
+		err = retryBusy(ctx, time.Now().Add(timeout),
+			func() error { return c.script("BEGIN IMMEDIATE") })
 		if err == nil {
 			if err = step(c, all); err == nil {
 				err = c.script("COMMIT")
@@ -49,14 +51,16 @@ func step(c *conn, all []migration) error {
 		return fmt.Errorf("to version %d: %w", version+1, err)
 	}
 	return c.script(fmt.Sprintf(
-		`INSERT OR REPLACE INTO ~meta (name, value) VALUES ('version', %d), ('min_reader', %d)`, version+1, next.minReader))
+		`INSERT OR REPLACE INTO ~meta (name, value) VALUES ('version', %d), ('min_reader', %d)`,
+		version+1, next.minReader))
 }
 
 // checkVersion reports whether this program can work with the tables as they are.
 func checkVersion(c *conn, mine int) error {
 	version, err := readVersion(c, mine)
 	if err == nil && version < mine {
-		err = fmt.Errorf("the tables have version %d, this program needs %d: migrate them first", version, mine)
+		err = fmt.Errorf("the tables have version %d, this program needs %d: migrate them first",
+			version, mine)
 	}
 	return err
 }
@@ -71,7 +75,8 @@ func readVersion(c *conn, mine int) (int, error) {
 	}
 	version, err := s.number(selectMeta, "version")
 	if version < 1 && code(err) <= resultError {
-		return 0, fmt.Errorf("the table %smeta is of another program: choose another Options.Prefix", c.prefix)
+		return 0, fmt.Errorf("the table %smeta is of another program: choose another Options.Prefix",
+			c.prefix)
 	}
 	if err != nil {
 		return 0, err

@@ -80,7 +80,8 @@ func statements(t *testing.T, o task.Options[int], tasks, viewers int) (each flo
 		var pages sync.WaitGroup
 		for range viewers {
 			pages.Go(func() {
-				m.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/v1/queues/q/events", nil))
+				m.ServeHTTP(httptest.NewRecorder(),
+					httptest.NewRequestWithContext(ctx, http.MethodGet, "/v1/queues/q/events", nil))
 			})
 		}
 		pages.Wait()

@@ -37,7 +37,8 @@ func TestFileIsGone(t *testing.T) {
 	}
 	for range 3 { // the tasks put would be lost
 		err := put()
-		require.ErrorContains(t, err, "sqlite: "+path+": begin: the file of the database was removed, renamed or replaced")
+		require.ErrorContains(t, err,
+			"sqlite: "+path+": begin: the file of the database was removed, renamed or replaced")
 		require.NoFileExists(t, path)
 	}
 	after := open()

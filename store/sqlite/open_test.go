@@ -17,7 +17,10 @@ import (
 
 func TestPaths(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"plain", "with space", "a?b", "a#b", "100%", "%41", "a&b=c", "?_pragma=x", ":memory:x", "é", "'", `"`, "~"} {
+	for _, name := range []string{
+		"plain", "with space", "a?b", "a#b", "100%", "%41", "a&b=c",
+		"?_pragma=x", ":memory:x", "é", "'", `"`, "~",
+	} {
 		d := openHandle(t, filepath.Join(dir, name), options{}).db
 		makeQueue(t, d)
 		info, err := os.Stat(filepath.Join(dir, name))
@@ -25,7 +28,8 @@ func TestPaths(t *testing.T) {
 		require.Positive(t, info.Size())
 	}
 	t.Chdir(dir)
-	require.Equal(t, 0, total(t, openHandle(t, "a?b", options{}).db)) // the same one: queue 1 is there
+	// the same one: queue 1 is there
+	require.Equal(t, 0, total(t, openHandle(t, "a?b", options{}).db))
 }
 
 // create makes a file with other tables in it.
@@ -43,7 +47,8 @@ func create(t *testing.T, path, script string) {
 func TestOpenErrors(t *testing.T) {
 	dir := t.TempDir()
 	text := filepath.Join(dir, "text")
-	require.NoError(t, os.WriteFile(text, []byte(strings.Repeat("this is no database\n", 1000)), 0o600))
+	require.NoError(t, os.WriteFile(text, []byte(strings.Repeat("this is no database\n", 1000)),
+		0o600))
 	wide := filepath.Join(dir, "wide")
 	create(t, wide, "PRAGMA encoding = 'UTF-16'; CREATE TABLE t (c)")
 	made := func(name, script string) string {
@@ -73,12 +78,16 @@ func TestOpenErrors(t *testing.T) {
 	_, err := openDB(context.Background(), missing, options{noMigrate: true})
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.NoFileExists(t, missing)
-	for name, script := range map[string]string{"empty": "", "others": "PRAGMA journal_mode = delete; CREATE TABLE t (c)"} {
+	for name, script := range map[string]string{
+		"empty":  "",
+		"others": "PRAGMA journal_mode = delete; CREATE TABLE t (c)",
+	} {
 		others := made(name, script)
 		before, err := os.ReadFile(others)
 		require.NoError(t, err)
 		_, err = openDB(context.Background(), others, options{noMigrate: true})
-		require.ErrorContains(t, err, "sqlite: "+others+": open: the tables have version 0, this program needs 1: migrate them first")
+		require.ErrorContains(t, err,
+			"sqlite: "+others+": open: the tables have version 0, this program needs 1: migrate them first")
 		after, err := os.ReadFile(others)
 		require.NoError(t, err)
 		require.Equal(t, before, after, "a file of another program stays as it is")
@@ -173,9 +182,14 @@ func TestOptions(t *testing.T) {
 		_, err := openDB(context.Background(), file(t), c.o)
 		require.ErrorContains(t, err, c.want)
 	}
-	d := openHandle(t, file(t), options{prefix: strings.Repeat("a", 40), synchronous: "normal", checkpointPages: 77, cacheKiB: 123})
+	d := openHandle(t, file(t),
+		options{
+			prefix: strings.Repeat("a", 40), synchronous: "normal", checkpointPages: 77,
+			cacheKiB: 123,
+		})
 	for name, want := range map[string]any{
-		"journal_mode": "wal", "synchronous": int64(1), "wal_autocheckpoint": int64(77), "cache_size": int64(-123),
+		"journal_mode": "wal", "synchronous": int64(1), "wal_autocheckpoint": int64(77),
+		"cache_size": int64(-123),
 	} {
 		got, err := d.conn.pragma(name)
 		require.NoError(t, err)

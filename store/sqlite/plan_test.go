@@ -41,8 +41,10 @@ func runAll(t *testing.T, d *db) {
 		v.Head().Paused, v.Head().Rounds[1], v.Head().Settings = true, 5, []byte("other")
 		for i, err := range []error{
 			v.Put(r), v.Save(), v.SetKey(&rows.Key{Key: "k", Paused: true}), v.SetKey(&rows.Key{Key: "l"}),
-			v.Served().Put(&rows.Served{Round: 1}), v.SweepServed(1, 5, 5), v.SetGroup(&rows.Group{Group: life.Group{Tasks: 1}}), v.SetGroup(&rows.Group{}),
-			v.SetOutcome(&rows.Outcome{Until: 5}), v.SetOutcome(&rows.Outcome{}), v.SweepOutcomes(5, 5), v.DeleteConsumer(5),
+			v.Served().Put(&rows.Served{Round: 1}), v.SweepServed(1, 5, 5),
+			v.SetGroup(&rows.Group{Group: life.Group{Tasks: 1}}), v.SetGroup(&rows.Group{}),
+			v.SetOutcome(&rows.Outcome{Until: 5}), v.SetOutcome(&rows.Outcome{}), v.SweepOutcomes(5, 5),
+			v.DeleteConsumer(5),
 			v.History().Put(&rows.Ended{ID: 5}), v.SweepHistory(5, 5),
 		} {
 			require.NoError(t, err, i)
@@ -86,7 +88,8 @@ func checkPlans(t *testing.T, d *db) {
 	for s := range d.conn.stmts {
 		text := s.text(d.options.prefix)
 		var plan []string
-		explain(t, d, "EXPLAIN QUERY PLAN", s, func(c *cells) { plan = append(plan, c.values[3].(string)) })
+		explain(t, d, "EXPLAIN QUERY PLAN", s,
+			func(c *cells) { plan = append(plan, c.values[3].(string)) })
 		t.Logf("%s\n\t%s", text, strings.Join(plan, "\n\t"))
 		for _, step := range plan {
 			for _, bad := range []string{"SCAN", "TEMP B-TREE"} {
@@ -120,7 +123,8 @@ func TestPlansAnalyzed(t *testing.T) {
 			id, err := v.Number()
 			require.NoError(t, err)
 			r := &rows.Row{
-				ID: id, Key: "k", Priority: i % 2, State: driver.Ready, Takeable: i%2 == 0, Round: uint64(i) % 2, Seq: id, Place: id,
+				ID: id, Key: "k", Priority: i % 2, State: driver.Ready, Takeable: i%2 == 0,
+				Round: uint64(i) % 2, Seq: id, Place: id,
 				Wake: 5,
 			}
 			require.NoError(t, v.Put(r))
@@ -144,7 +148,8 @@ func TestTakeLeavesKeys(t *testing.T) {
 		return roots
 	}
 	root := make(map[string]int64)
-	r, err := d.conn.Conn.(sqldriver.QueryerContext).QueryContext(t.Context(), "SELECT name, rootpage FROM sqlite_master", nil)
+	r, err := d.conn.Conn.(sqldriver.QueryerContext).QueryContext(t.Context(),
+		"SELECT name, rootpage FROM sqlite_master", nil)
 	require.NoError(t, err)
 	require.NoError(t, d.session.cells.readAll(r, func(c *cells) { root[c.text()] = c.int() }))
 	require.NoError(t, r.Close())
@@ -174,7 +179,8 @@ func TestPreparedOnce(t *testing.T) {
 		args[i] = int64(1_000_000 + i)
 	}
 	for s := range known.conn.stmts {
-		if s == selectTable || !strings.HasPrefix(s.sql, "SELECT") && !strings.HasPrefix(s.sql, "UPDATE") && !strings.HasPrefix(s.sql, "DELETE") {
+		if s == selectTable || !strings.HasPrefix(s.sql, "SELECT") &&
+			!strings.HasPrefix(s.sql, "UPDATE") && !strings.HasPrefix(s.sql, "DELETE") {
 			continue // it has no plan, or is run once
 		}
 		prepare := fastest(func() {

@@ -30,7 +30,9 @@ func openHandle(t testing.TB, path string, o options) handle {
 func file(t testing.TB) string { return filepath.Join(t.TempDir(), "a b?c#d%20é&mode=memory;.db") }
 
 func TestRows(t *testing.T) {
-	rowstest.Run(t, func(t *testing.T) rows.DB { return openHandle(t, file(t), options{synchronous: "normal"}) })
+	rowstest.Run(t, func(t *testing.T) rows.DB {
+		return openHandle(t, file(t), options{synchronous: "normal"})
+	})
 }
 
 func TestModel(t *testing.T) {

@@ -19,7 +19,10 @@ type source struct {
 var sources = [rows.NumIndexes]source{
 	rows.TaskID:        {"tasks", "", "id", ""},
 	rows.TaskUniqueKey: {"tasks", "tasks_unique_key", "unique_key", "unique_key <> ''"},
-	rows.TaskReady:     {"tasks", "tasks_ready", "priority round seq place", "takeable AND NOT shared"},
+	rows.TaskReady: {
+		"tasks", "tasks_ready", "priority round seq place",
+		"takeable AND NOT shared",
+	},
 	rows.TaskKind: {
 		"tasks", "tasks_kind", "kind priority round seq place", "takeable AND (kind <> '' OR shared)",
 	},
@@ -204,7 +207,9 @@ func (v *view) eachValue(r *rows.Range, prefix rows.Tuple, f func(rows.Tuple) er
 
 // nextValue returns the first values of the n fields behind a prefix, greater than after if that
 // is not nil, or nil if there are none.
-func (v *view) nextValue(r *rows.Range, prefix, after rows.Tuple, n int) (values rows.Tuple, err error) {
+func (v *view) nextValue(r *rows.Range, prefix, after rows.Tuple,
+	n int,
+) (values rows.Tuple, err error) {
 	s := &shape{prefix: len(prefix), each: n, from: len(after), distinct: true}
 	err = v.run(&rows.Range{Index: r.Index}, s, prefix, after, func(c *cells) {
 		for range n {

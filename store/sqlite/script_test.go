@@ -21,16 +21,19 @@ type script struct {
 }
 
 func newScript(path string) (*script, error) {
-	store, err := sqlite.Open(context.Background(), path, &sqlite.Options{Synchronous: sqlite.Normal, History: time.Hour})
+	store, err := sqlite.Open(context.Background(), path,
+		&sqlite.Options{Synchronous: sqlite.Normal, History: time.Hour})
 	if err != nil {
 		return nil, err
 	}
-	queue, err := task.Open[string](context.Background(), store, "queue", &task.Options[string]{MaxInFlightPerKey: 2, Capacity: 1000, TTR: time.Hour})
+	queue, err := task.Open[string](context.Background(), store, "queue",
+		&task.Options[string]{MaxInFlightPerKey: 2, Capacity: 1000, TTR: time.Hour})
 	return &script{store: store, queue: queue}, err
 }
 
 func (s *script) put(o task.PutOptions) error {
-	_, err := s.queue.Put(context.Background(), fmt.Sprint("key", s.puts%3), strings.Repeat("payload", 200), o)
+	_, err := s.queue.Put(context.Background(), fmt.Sprint("key", s.puts%3),
+		strings.Repeat("payload", 200), o)
 	if err == nil {
 		s.puts++
 	}
@@ -75,7 +78,9 @@ func (s *script) steps() []func() error {
 		func() error { return s.queue.StartGroup(ctx, "group") },
 		s.take, s.take, ack, s.take,
 		func() error {
-			return s.with(func(ctx context.Context, t *task.Task[string]) error { return t.Release(ctx, 0) })
+			return s.with(func(ctx context.Context, t *task.Task[string]) error {
+				return t.Release(ctx, 0)
+			})
 		},
 		s.take, s.take,
 		func() error {
@@ -108,7 +113,10 @@ func dump(path string) (string, error) {
 	defer db.Close()
 	db.SetMaxOpenConns(1)
 	var out strings.Builder
-	for _, table := range []string{"tasks", "queues", "rounds", "keys", "groups", "outcomes", "history", "served"} {
+	for _, table := range []string{
+		"tasks", "queues", "rounds", "keys", "groups", "outcomes",
+		"history", "served",
+	} {
 		rows, err := db.Query("SELECT * FROM fairq_" + table + " ORDER BY 1, 2, 3")
 		if err != nil {
 			return "", err

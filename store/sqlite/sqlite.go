@@ -86,7 +86,8 @@ func Open(ctx context.Context, path string, o *Options) (*Store, error) {
 		return nil, err
 	}
 	limits := rows.Options{
-		MaxPayload: cmp.Or(o.MaxPayload, 16<<20), History: o.History, Poll: cmp.Or(o.Poll, 10*time.Millisecond),
+		MaxPayload: cmp.Or(o.MaxPayload, 16<<20), History: o.History,
+		Poll: cmp.Or(o.Poll, 10*time.Millisecond),
 	}
 	return &Store{rows.New(d, limits), d}, nil
 }
@@ -103,7 +104,10 @@ func (o *Options) check() error {
 		rows.CheckRange(of+"MaxPayload", o.MaxPayload, mostPayload),
 	)
 	if err == nil && o.Synchronous > Normal {
-		err = &driver.FieldError{Field: of + "Synchronous", Value: o.Synchronous, Limit: "Full or Normal"}
+		err = &driver.FieldError{
+			Field: of + "Synchronous", Value: o.Synchronous,
+			Limit: "Full or Normal",
+		}
 	}
 	return err
 }

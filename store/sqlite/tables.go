@@ -92,7 +92,8 @@ var (
 		put: func(v *view, k *rows.Key) error {
 			n := &k.Tasks
 			return v.do(setKey, v.queue, k.Key, int64(k.Weight), int64(n[driver.Ready]),
-				int64(n[driver.Delayed]), int64(n[driver.Taken]), int64(n[driver.Buried]), int64(n[driver.Held]),
+				int64(n[driver.Delayed]), int64(n[driver.Taken]), int64(n[driver.Buried]),
+				int64(n[driver.Held]),
 				bit(k.Paused), k.Until)
 		},
 		remove: func(v *view, k *rows.Key) error { return v.do(deleteKey, v.queue, k.Key) },
@@ -100,10 +101,12 @@ var (
 
 	servedTable = tableOps[rows.Served]{
 		read: func(c *cells, s *rows.Served) {
-			s.Key, s.Priority, s.Round, s.Used, s.Taken = c.text(), int(c.int()), c.uint(), c.uint(), c.uint()
+			s.Key, s.Priority, s.Round, s.Used, s.Taken = c.text(), int(c.int()), c.uint(), c.uint(),
+				c.uint()
 		},
 		put: func(v *view, s *rows.Served) error {
-			return v.do(setServed, v.queue, int64(s.Priority), s.Key, int64(s.Round), int64(s.Used), int64(s.Taken))
+			return v.do(setServed, v.queue, int64(s.Priority), s.Key, int64(s.Round), int64(s.Used),
+				int64(s.Taken))
 		},
 		sweep: sweepServed,
 	}

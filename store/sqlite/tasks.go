@@ -13,9 +13,11 @@ func readTask(c *cells, r *rows.Row) {
 	r.ID = c.uint() & maxID
 	r.Key, r.Kind, r.UniqueKey = c.text(), c.text(), c.text()
 	r.Role, r.Priority, r.Weight, r.Cost = driver.Role(c.int()), int(c.int()), int(c.int()), c.int()
-	r.TTR, r.MaxAttempts, r.Created, r.Deadline = time.Duration(c.int()), int(c.int()), c.int(), c.int()
+	r.TTR, r.MaxAttempts, r.Created, r.Deadline = time.Duration(c.int()), int(c.int()), c.int(),
+		c.int()
 	r.Group, r.State, r.Takeable = c.text(), driver.State(c.int()), c.bool()
-	r.Round, r.Used, r.Seq, r.Gap, r.Returned, r.Untried, r.Shared, r.Place = c.uint(), c.uint(), c.uint(), c.bool(), c.bool(), c.bool(), c.bool(), c.uint()
+	r.Round, r.Used, r.Seq, r.Gap, r.Returned, r.Untried, r.Shared, r.Place = c.uint(), c.uint(),
+		c.uint(), c.bool(), c.bool(), c.bool(), c.bool(), c.uint()
 	r.Since, r.Consumer, r.Attempts = c.uint(), c.uint(), int(c.int())
 	r.ReadyAt, r.Until, r.Expires, r.Wake = c.int(), c.int(), c.int(), c.int()
 	r.Err, r.Metadata = c.error(), c.text()
@@ -33,12 +35,15 @@ func putTask(v *view, r *rows.Row) (err error) {
 	case r.Was == 0:
 		n, err = v.insert(r)
 	case r.Was == driver.Ready && r.State == driver.Taken:
-		n, err = v.session.exec(takeTask, int64(r.Since), int64(r.Consumer), int64(r.Attempts), r.Until, r.Wake, v.rowid(r.ID))
+		n, err = v.session.exec(takeTask, int64(r.Since), int64(r.Consumer), int64(r.Attempts), r.Until,
+			r.Wake, v.rowid(r.ID))
 	default:
 		code, message := errorCells(r.Err)
 		n, err = v.session.exec(updateTask,
-			r.Group, int64(r.Priority), int64(r.State), bit(r.Takeable), int64(r.Round), int64(r.Used), int64(r.Seq), bit(r.Gap), bit(r.Returned), bit(r.Untried), bit(r.Shared),
-			int64(r.Place), int64(r.Since), int64(r.Consumer), int64(r.Attempts), r.ReadyAt, r.Until, r.Expires, r.Wake,
+			r.Group, int64(r.Priority), int64(r.State), bit(r.Takeable), int64(r.Round), int64(r.Used),
+			int64(r.Seq), bit(r.Gap), bit(r.Returned), bit(r.Untried), bit(r.Shared),
+			int64(r.Place), int64(r.Since), int64(r.Consumer), int64(r.Attempts), r.ReadyAt, r.Until,
+			r.Expires, r.Wake,
 			code, message, v.rowid(r.ID))
 	}
 	if n > 0 {
@@ -58,25 +63,33 @@ func removeTask(v *view, r *rows.Row) error {
 // insert has a statement with half the arguments for the usual task, because the time to bind them
 // grows with the square of their number.
 func (v *view) insert(r *rows.Row) (int64, error) {
-	rare := r.Kind != "" || r.UniqueKey != "" || r.Group != "" || r.Gap || r.Returned || r.Shared || r.Consumer != 0 || r.Attempts != 0 ||
-		r.Deadline != 0 || r.Until != 0 || r.Expires != 0 || r.Wake != 0 || r.Err != nil || r.Metadata != ""
+	rare := r.Kind != "" || r.UniqueKey != "" || r.Group != "" || r.Gap || r.Returned || r.Shared ||
+		r.Consumer != 0 || r.Attempts != 0 ||
+		r.Deadline != 0 || r.Until != 0 || r.Expires != 0 || r.Wake != 0 || r.Err != nil ||
+		r.Metadata != ""
 	if !rare {
 		return v.session.exec(insertPlain,
-			v.rowid(r.ID), r.Key, int64(r.Priority), int64(r.Weight), r.Cost, int64(r.TTR), int64(r.MaxAttempts), r.Created,
-			int64(r.State), bit(r.Takeable), int64(r.Round), int64(r.Used), int64(r.Seq), int64(r.Place), int64(r.Since),
+			v.rowid(r.ID), r.Key, int64(r.Priority), int64(r.Weight), r.Cost, int64(r.TTR),
+			int64(r.MaxAttempts), r.Created,
+			int64(r.State), bit(r.Takeable), int64(r.Round), int64(r.Used), int64(r.Seq), int64(r.Place),
+			int64(r.Since),
 			r.ReadyAt, r.Payload, v.queue)
 	}
 	code, message := errorCells(r.Err)
 	return v.session.exec(insertTask,
-		v.rowid(r.ID), r.Key, r.Kind, r.UniqueKey, int64(r.Role), int64(r.Priority), int64(r.Weight), r.Cost, int64(r.TTR),
+		v.rowid(r.ID), r.Key, r.Kind, r.UniqueKey, int64(r.Role), int64(r.Priority), int64(r.Weight),
+		r.Cost, int64(r.TTR),
 		int64(r.MaxAttempts), r.Created, r.Deadline,
-		r.Group, int64(r.State), bit(r.Takeable), int64(r.Round), int64(r.Used), int64(r.Seq), bit(r.Gap), bit(r.Returned), bit(r.Untried), bit(r.Shared), int64(r.Place), int64(r.Since),
-		int64(r.Consumer), int64(r.Attempts), r.ReadyAt, r.Until, r.Expires, r.Wake, code, message, r.Metadata, r.Payload, v.queue)
+		r.Group, int64(r.State), bit(r.Takeable), int64(r.Round), int64(r.Used), int64(r.Seq),
+		bit(r.Gap), bit(r.Returned), bit(r.Untried), bit(r.Shared), int64(r.Place), int64(r.Since),
+		int64(r.Consumer), int64(r.Attempts), r.ReadyAt, r.Until, r.Expires, r.Wake, code, message,
+		r.Metadata, r.Payload, v.queue)
 }
 
 // byTurn compares tasks in the order in which they are taken.
 func byTurn(a, b *rows.Row) int {
-	return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Round, b.Round), cmp.Compare(a.Seq, b.Seq),
+	return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Round, b.Round),
+		cmp.Compare(a.Seq, b.Seq),
 		cmp.Compare(a.Place, b.Place), cmp.Compare(a.ID, b.ID))
 }
 

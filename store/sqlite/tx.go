@@ -53,19 +53,22 @@ func (t *tx) Queue(name string, settings []byte) (*rows.Queue, error) {
 	}
 	q, err = t.queue(name)
 	if err == nil && q.ID > maxQueue {
-		err = fmt.Errorf("sqlite: queue %q would be the %d. that was ever made, there can be %d", name, q.ID, maxQueue)
+		err = fmt.Errorf("sqlite: queue %q would be the %d. that was ever made, there can be %d", name,
+			q.ID, maxQueue)
 	}
 	return q, err
 }
 
 func (t *tx) queue(name string) (q *rows.Queue, err error) {
-	err = t.session.each(selectQueue, func(c *cells) { q = &rows.Queue{ID: c.uint(), Settings: c.blob()} }, name)
+	err = t.session.each(selectQueue,
+		func(c *cells) { q = &rows.Queue{ID: c.uint(), Settings: c.blob()} }, name)
 	return q, err
 }
 
 // Queues implements rows.Tx.
 func (t *tx) Queues(from string, n int) (names []string, err error) {
-	err = t.session.each(selectQueues, func(c *cells) { names = append(names, c.text()) }, from, int64(n))
+	err = t.session.each(selectQueues, func(c *cells) { names = append(names, c.text()) }, from,
+		int64(n))
 	return names, err
 }
 
@@ -85,7 +88,10 @@ func (t *tx) Enter(queue uint64, _ *rows.Plan) (rows.View, error) {
 			t.db.heads[queue] = h
 		}
 	}
-	v := &view{tx: t, session: t.session, head: h, id: queue, queue: int64(queue), now: t.db.options.now().UnixNano()}
+	v := &view{
+		tx: t, session: t.session, head: h, id: queue, queue: int64(queue),
+		now: t.db.options.now().UnixNano(),
+	}
 	v.tables = tablesOf(v)
 	t.views = append(t.views, v)
 	return v, nil
@@ -108,7 +114,8 @@ func (t *tx) readHead(queue uint64) (h *head, err error) {
 		return nil, err
 	}
 	h.savedRound = make(map[int]uint64)
-	err = t.session.each(selectRounds, func(c *cells) { h.savedRound[int(c.int())] = c.uint() }, int64(queue))
+	err = t.session.each(selectRounds, func(c *cells) { h.savedRound[int(c.int())] = c.uint() },
+		int64(queue))
 	h.Rounds = maps.Clone(h.savedRound)
 	return h, err
 }

@@ -25,7 +25,8 @@ func init() {
 type caller struct{ *sql.DB }
 
 func openCaller(path string) (caller, error) {
-	db, err := sql.Open("sqlite", path+"?_txlock=immediate&_pragma=busy_timeout(20000)&_pragma=synchronous(normal)")
+	db, err := sql.Open("sqlite",
+		path+"?_txlock=immediate&_pragma=busy_timeout(20000)&_pragma=synchronous(normal)")
 	return caller{db}, err
 }
 
@@ -66,7 +67,9 @@ func (c caller) Names(table string) (names []string, err error) {
 
 type callerTx struct{ *sql.Tx }
 
-func (tx callerTx) Context(ctx context.Context) context.Context { return sqlite.WithTx(ctx, tx.Tx) }
+func (tx callerTx) Context(ctx context.Context) context.Context {
+	return sqlite.WithTx(ctx, tx.Tx)
+}
 
 func (tx callerTx) Exec(statement string) error {
 	_, err := tx.Tx.Exec(statement)

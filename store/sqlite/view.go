@@ -75,8 +75,10 @@ func (v *view) flush() error {
 		return nil
 	}
 	n := now.tasks
-	_, err := v.session.exec(updateHead, int64(now.number), bit(now.paused), int64(now.pausedKeys), int64(n[driver.Ready]),
-		int64(n[driver.Delayed]), int64(n[driver.Taken]), int64(n[driver.Buried]), int64(n[driver.Held]), v.queue)
+	_, err := v.session.exec(updateHead, int64(now.number), bit(now.paused), int64(now.pausedKeys),
+		int64(n[driver.Ready]),
+		int64(n[driver.Delayed]), int64(n[driver.Taken]), int64(n[driver.Buried]), int64(n[driver.Held]),
+		v.queue)
 	h.saved = now
 	return err
 }

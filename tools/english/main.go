@@ -76,14 +76,16 @@ func main() {
 			rule = `(?i)(?:\b|^)(?:` + strings.ReplaceAll(rule, " ", `\s+`) + `)`
 			for _, at := range regexp.MustCompile(rule).FindAllStringIndex(text, -1) {
 				around := strings.Join(strings.Fields(text[max(0, at[0]-80):min(len(text), at[1]+80)]), " ")
-				if i := slices.IndexFunc(accepted, func(s string) bool { return s != "" && strings.Contains(around, s) }); i >= 0 {
+				if i := slices.IndexFunc(accepted,
+					func(s string) bool { return s != "" && strings.Contains(around, s) }); i >= 0 {
 					used[accepted[i]] = true
 					continue
 				}
 				hits[place]++
 				if !*count && !slices.Contains(todo, place) {
 					bad = true
-					log.Printf("%s:%d: %q: write %s", path, 1+strings.Count(text[:at[0]], "\n"), text[at[0]:at[1]], better)
+					log.Printf("%s:%d: %q: write %s", path, 1+strings.Count(text[:at[0]], "\n"),
+						text[at[0]:at[1]], better)
 				}
 			}
 		}
@@ -118,7 +120,8 @@ func comments(path string) (string, error) {
 		return "", err
 	}
 	files := token.NewFileSet()
-	file, err := parser.ParseFile(files, path, source, parser.ParseComments|parser.SkipObjectResolution)
+	file, err := parser.ParseFile(files, path, source,
+		parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
 		return "", err
 	}

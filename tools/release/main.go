@@ -68,7 +68,8 @@ func (p part) tag(version string) string { return path.Join(p.dir, version) }
 
 func main() {
 	log.SetFlags(0)
-	version := flag.String("version", "", "the version to prepare, as in v0.1.0; none only proves what is committed")
+	version := flag.String("version", "",
+		"the version to prepare, as in v0.1.0; none only proves what is committed")
 	flag.Parse()
 	if err := run("..", *version); err != nil {
 		log.Fatal("release: ", err)
@@ -166,14 +167,18 @@ func prepare(root, version string, parts []part) error {
 		return fmt.Errorf("version %q: want one like v0.1.0", version)
 	}
 	if status, err := command(root, nil, "git", "status", "--porcelain"); err != nil || status != "" {
-		return errors.Join(err, fmt.Errorf("the work tree has changes that are not committed:\n%s", status))
+		return errors.Join(err,
+			fmt.Errorf("the work tree has changes that are not committed:\n%s", status))
 	}
-	err := ours(parts, func(from part, r *modfile.Require) error { return from.file.AddRequire(r.Mod.Path, version) })
+	err := ours(parts, func(from part, r *modfile.Require) error {
+		return from.file.AddRequire(r.Mod.Path, version)
+	})
 	if err != nil {
 		return err
 	}
 	for _, p := range parts {
-		if err := os.WriteFile(filepath.Join(root, p.dir, "go.mod"), modfile.Format(p.file.Syntax), 0o666); err != nil {
+		if err := os.WriteFile(filepath.Join(root, p.dir, "go.mod"), modfile.Format(p.file.Syntax),
+			0o666); err != nil {
 			return err
 		}
 	}
@@ -183,9 +188,11 @@ func prepare(root, version string, parts []part) error {
 		return err
 	}
 	heading := "\n## " + version + " - "
-	dated := strings.Replace(string(log), heading+"unreleased\n", heading+time.Now().Format(time.DateOnly)+"\n", 1)
+	dated := strings.Replace(string(log), heading+"unreleased\n",
+		heading+time.Now().Format(time.DateOnly)+"\n", 1)
 	if !strings.Contains(dated, heading) || strings.Contains(dated, " - unreleased\n") {
-		return fmt.Errorf("CHANGELOG.md has no section %q, or another one that is unreleased", strings.TrimSpace(heading)+" unreleased")
+		return fmt.Errorf("CHANGELOG.md has no section %q, or another one that is unreleased",
+			strings.TrimSpace(heading)+" unreleased")
 	}
 	return os.WriteFile(name, []byte(dated), 0o666)
 }
@@ -230,7 +237,8 @@ func prove(root, revision, version string, parts []part) error {
 			if err != nil {
 				return fmt.Errorf("install %s@%s: %w", p.path(), version, err)
 			}
-			fmt.Printf("installed %s@%s in an empty module (%v)\n", p.path(), version, time.Since(start).Round(time.Second/10))
+			fmt.Printf("installed %s@%s in an empty module (%v)\n", p.path(), version,
+				time.Since(start).Round(time.Second/10))
 			return nil
 		})
 	}
@@ -266,7 +274,8 @@ func fileURL(dir string) string {
 // extract writes the files of a revision into an empty folder.
 func extract(root, revision, dir string) error {
 	archive := dir + ".zip"
-	if _, err := command(root, nil, "git", "archive", "--format=zip", "--output="+archive, revision); err != nil {
+	if _, err := command(root, nil, "git", "archive", "--format=zip", "--output="+archive,
+		revision); err != nil {
 		return err
 	}
 	files, err := zip.OpenReader(archive)
@@ -322,7 +331,10 @@ func install(dir string, env []string, p part, version string) error {
 	if err := os.Mkdir(dir, 0o777); err != nil {
 		return err
 	}
-	calls := [][]string{{"go", "mod", "init", "example.com/user"}, {"go", "get", p.path() + "@" + version}}
+	calls := [][]string{
+		{"go", "mod", "init", "example.com/user"},
+		{"go", "get", p.path() + "@" + version},
+	}
 	program := "root.go"
 	if p.dir != "" {
 		program = strings.ReplaceAll(p.dir, "/", "_") + ".go"
@@ -349,7 +361,8 @@ func install(dir string, env []string, p part, version string) error {
 // installCommand installs a command like a user, by go install with a version, and runs it.
 func installCommand(dir string, env []string, p part, version string) error {
 	bin := filepath.Join(dir, "bin")
-	if _, err := command(dir, append(slices.Clip(env), "GOBIN="+bin), "go", "install", p.path()+"@"+version); err != nil {
+	if _, err := command(dir, append(slices.Clip(env), "GOBIN="+bin), "go", "install",
+		p.path()+"@"+version); err != nil {
 		return err
 	}
 	name := path.Base(p.dir)
@@ -362,7 +375,8 @@ func installCommand(dir string, env []string, p part, version string) error {
 
 // tag commits the prepared release and tags it for every module.
 func tag(root, version string, parts []part) error {
-	if _, err := command(root, nil, "git", "commit", "--quiet", "--all", "--allow-empty", "--message", "Release "+version); err != nil {
+	if _, err := command(root, nil, "git", "commit", "--quiet", "--all", "--allow-empty", "--message",
+		"Release "+version); err != nil {
 		return err
 	}
 	push := "git push --atomic origin HEAD"
@@ -375,7 +389,8 @@ func tag(root, version string, parts []part) error {
 			return err
 		}
 		name := p.tag(version)
-		if _, err := command(root, nil, "git", "tag", "--annotate", "--message", p.path()+" "+version, name, commit); err != nil {
+		if _, err := command(root, nil, "git", "tag", "--annotate", "--message", p.path()+" "+version,
+			name, commit); err != nil {
 			return err
 		}
 		push += " " + name

@@ -74,7 +74,8 @@ func (p *picture) add(format string, args ...any) { fmt.Fprintf(p, format+"\n", 
 
 // text writes a line of text. The style is one of the classes in the head of the picture.
 func (p *picture) text(x, y int, style, color, format string, args ...any) {
-	p.add(`<text x="%d" y="%d" class="%s" fill="%s">%s</text>`, x, y, style, color, fmt.Sprintf(format, args...))
+	p.add(`<text x="%d" y="%d" class="%s" fill="%s">%s</text>`, x, y, style, color,
+		fmt.Sprintf(format, args...))
 }
 
 // item draws an item around a point.
@@ -122,7 +123,8 @@ func (p *picture) queues(items []item) {
 	for i, key := range "ABC" {
 		y := 98 + 44*i
 		p.text(30, y+6, "key", colors[key], "%c", key)
-		p.add(`<rect x="50" y="%d" width="%d" height="38" rx="6" fill="%s"/>`, y-19, 38*len(items)+4, band)
+		p.add(`<rect x="50" y="%d" width="%d" height="38" rx="6" fill="%s"/>`, y-19, 38*len(items)+4,
+			band)
 	}
 	for i, it := range items {
 		p.item(71+38*i, 98+44*int(it.key-'A'), it)

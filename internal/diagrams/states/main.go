@@ -67,13 +67,22 @@ var arrows = []arrow{
 		from: none, to: task.Delayed, path: "M60 188V78A8 8 0 0 1 68 70H352",
 		labels: []label{{208, 62, "mid", "Put with a Delay"}},
 	},
-	{from: none, to: task.Held, path: "M60 232V314", labels: []label{{70, 278, "note", "Put into a Group"}}},
+	{
+		from: none, to: task.Held, path: "M60 232V314",
+		labels: []label{{70, 278, "note", "Put into a Group"}},
+	},
 	{
 		from: task.Held, to: task.Ready, path: "M180 350H222A8 8 0 0 0 230 342V246",
 		labels: []label{{220, 306, "end", "StartGroup"}},
 	},
-	{from: task.Delayed, to: task.Ready, path: "M388 98L276 178", labels: []label{{322, 132, "end", "the Delay is over"}}},
-	{from: task.Ready, to: task.Taken, path: "M320 202H532", labels: []label{{430, 194, "mid", "Take"}}},
+	{
+		from: task.Delayed, to: task.Ready, path: "M388 98L276 178",
+		labels: []label{{322, 132, "end", "the Delay is over"}},
+	},
+	{
+		from: task.Ready, to: task.Taken, path: "M320 202H532",
+		labels: []label{{430, 194, "mid", "Take"}},
+	},
 	{from: task.Taken, to: task.Ready, path: "M540 220H328", labels: []label{
 		{430, 239, "mid", "Release, Snooze, Fail, Return;"},
 		{430, 256, "mid", "the lease was lost;"},
@@ -87,7 +96,10 @@ var arrows = []arrow{
 		{538, 292, "note", "Bury, or it was"},
 		{538, 309, "note", "the last attempt"},
 	}},
-	{from: task.Buried, to: task.Ready, path: "M388 322L276 242", labels: []label{{310, 300, "end", "Kick"}}},
+	{
+		from: task.Buried, to: task.Ready, path: "M388 322L276 242",
+		labels: []label{{310, 300, "end", "Kick"}},
+	},
 	{from: task.Taken, to: gone, path: "M680 210H755", labels: []label{
 		{719, 202, "mid", "Ack,"}, {719, 227, "mid", "Discard"},
 	}},
@@ -139,7 +151,8 @@ func (p *picture) end(x, y, width int, name string) {
 }
 
 func (p *picture) arrow(a arrow) {
-	p.add(`<path d="%s" fill="none" stroke="%s" stroke-width="1.5" marker-end="url(#tip)"/>`, a.path, dark)
+	p.add(`<path d="%s" fill="none" stroke="%s" stroke-width="1.5" marker-end="url(#tip)"/>`, a.path,
+		dark)
 	for _, l := range a.labels {
 		p.text(l.x, l.y, l.anchor, dark, l.text)
 	}
