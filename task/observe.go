@@ -142,6 +142,21 @@ func (q *Queue[V]) countRefusal(ctx context.Context, key string, err error) {
 	}
 }
 
+// Position returns how many tasks would be taken before the task of that id, if that are fewer than
+// limit, which is [MaxBatch] at most, and else that there are more, or that it would not be taken as
+// things stand. It is as exact as [Queue.Upcoming], and costs what that does for limit tasks.
+func (q *Queue[V]) Position(ctx context.Context, id ID, limit int) (before int, ok bool, err error) {
+	if _, err := q.Peek(ctx, id); err != nil {
+		return 0, false, err
+	}
+	if limit < 1 || limit > MaxBatch {
+		return 0, false, invalid("Position: the limit", limit, fmt.Sprintf("1 to %d", MaxBatch))
+	}
+	next, err := q.Upcoming(ctx, limit)
+	i := slices.IndexFunc(next, func(t UpcomingTask) bool { return t.ID == id })
+	return max(i, 0), i >= 0, err
+}
+
 // Upcoming tells of the first n tasks, [MaxBatch] at most, that would be taken now, in the order in
 // which they would be: what n calls of TryTake return, by a consumer that takes all and settles
 // nothing, if nothing else happens meanwhile. So what cannot be taken is not among them: the queue

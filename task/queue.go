@@ -389,6 +389,25 @@ func (q *Queue[V]) Wait(ctx context.Context, uniqueKey string) error {
 	return q.notifier.wait(ctx, uniqueKey)
 }
 
+// DeleteSome deletes the tasks of a State, Key and Kind, as Delete does, and returns how many. Those
+// that are taken it deletes only if State is Taken. Limit does not matter, and neither Group nor After
+// can be set. It is a transaction for each 1,000 tasks, between which others go on: if it returns an
+// error, some may be gone. With a Key it is O(tasks of the key), but in memory O(tasks), as List.
+func (q *Queue[V]) DeleteSome(ctx context.Context, options ListOptions) (int, error) {
+	switch {
+	case options.Group != "":
+		return 0, invalid("DeleteSome: ListOptions.Group", options.Group, "empty")
+	case options.After != 0:
+		return 0, invalid("DeleteSome: ListOptions.After", options.After, "0")
+	case options.NextFirst:
+		return 0, invalid("DeleteSome: ListOptions.NextFirst", true, "false")
+	}
+	if err := q.selects(&options); err != nil {
+		return 0, err
+	}
+	return q.backend.DeleteSome(ctx, driver.ListOptions(options))
+}
+
 // Truncate deletes all tasks, and returns how many. All leases are lost.
 func (q *Queue[V]) Truncate(ctx context.Context) (int, error) {
 	if err := q.notifier.over(); err != nil {

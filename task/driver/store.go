@@ -194,6 +194,10 @@ type Backend interface {
 	// start a cancelled one ErrGroupCancelled.
 	Group(ctx context.Context, group string, cancel bool) error
 
+	// DeleteSome deletes the tasks of the State, Key and Kind, and returns how many; those that are
+	// taken only if that is the State. It is not one transaction.
+	DeleteSome(ctx context.Context, q ListOptions) (int, error)
+
 	// Truncate deletes all tasks, and returns how many. Drop does the same and ends the queue, for
 	// all that have it open: from then on each call returns ErrDropped. If no task must be taken
 	// but one is, Drop does nothing and returns ErrTaken; none is taken any more once it has begun.

@@ -383,6 +383,32 @@ func (q *queue) HoldKey(_ context.Context, key string, d time.Duration) error {
 	return nil
 }
 
+// DeleteSome implements [driver.Backend].
+func (q *queue) DeleteSome(_ context.Context, o driver.ListOptions) (n int, err error) {
+	if known, err := q.counts(o.State, o.Key); known == 0 {
+		return 0, err
+	}
+	var ids []driver.ID
+	if err := q.each(&o, func(it *item) { ids = append(ids, it.id) }, func() bool { return true }); err != nil {
+		return 0, err
+	}
+	for some := range slices.Chunk(ids, timersPerCall) {
+		now, err := q.enter()
+		if err != nil {
+			return n, err
+		}
+		for _, id := range some {
+			it := q.find(id, now)
+			if it != nil && it.isOf(&o) && (it.State != driver.Taken || o.State == driver.Taken) {
+				q.apply(it, it.Delete(driver.ErrDeleted, &q.stats), q.clock(now))
+				n++
+			}
+		}
+		q.exit()
+	}
+	return n, nil
+}
+
 // Truncate implements [driver.Backend].
 func (q *queue) Truncate(context.Context) (n int, err error) {
 	now, err := q.enter()

@@ -355,6 +355,19 @@ func (m *model) Group(_ context.Context, name string, cancel bool) error {
 	return nil
 }
 
+func (m *model) DeleteSome(_ context.Context, o driver.ListOptions) (n int, err error) {
+	now, leave := m.enter()
+	defer leave()
+	for _, t := range m.some(&o) {
+		if lease := t.lease; t.State == o.State || o.State == 0 && t.State != driver.Taken && t.State != 0 {
+			m.leave(t)
+			m.gone(t, driver.EventDelete, now, lease, driver.ErrDeleted)
+			n++
+		}
+	}
+	return n, nil
+}
+
 func (m *model) Truncate(context.Context) (n int, err error) {
 	now, leave := m.enter()
 	defer leave()

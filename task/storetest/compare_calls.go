@@ -48,6 +48,15 @@ func (c *comparison) step() {
 		c.consumer()
 	case op < 92:
 		c.wait()
+	case op == 92 && c.removes && c.chance(2):
+		o := task.ListOptions{Key: new(oneOf(c, c.keys...)), State: task.State(max(0, c.IntN(10)-4))}
+		if c.chance(2) {
+			o.Kind = new(oneOf(c, c.kinds...))
+		}
+		if c.chance(4) {
+			o.Key = nil
+		}
+		c.number(fmt.Sprintf("DeleteSome(%+v)", o), func(s *side) (int, error) { return s.DeleteSome(c.ctx, o) })
 	case op == 92 && c.removes && c.chance(6):
 		c.number("Truncate", func(s *side) (int, error) { return s.Truncate(c.ctx) })
 	case op >= 97:

@@ -46,11 +46,12 @@ func (q *queue) refusesAll(want error) {
 	_, list := q.List(ctx, task.ListOptions{})
 	_, kick := q.Kick(ctx, task.ListOptions{})
 	_, truncate := q.Truncate(ctx)
+	_, some := q.DeleteSome(ctx, task.ListOptions{})
 	_, stats := q.Stats(ctx)
 	_, keyStats := q.KeyStats(ctx, 1, fairq.ByBacklog)
 	q.e.refuse(want, work(q.Queue))
 	q.e.refuse(want, map[string]error{
-		"Peek": peek, "List": list, "Kick": kick, "Truncate": truncate, "Stats": stats, "KeyStats": keyStats,
+		"Peek": peek, "List": list, "Kick": kick, "Truncate": truncate, "DeleteSome": some, "Stats": stats, "KeyStats": keyStats,
 		"KickID": q.KickID(ctx, 1), "Bury": q.Bury(ctx, 1, errOops), "Delete": q.Delete(ctx, 1),
 		"Pause": q.Pause(ctx), "Resume": q.Resume(ctx), "PauseKey": q.PauseKey(ctx, "a"), "ResumeKey": q.ResumeKey(ctx, "a"), "HoldKey": q.HoldKey(ctx, "a", second),
 		"StartGroup": q.StartGroup(ctx, "g"), "CancelGroup": q.CancelGroup(ctx, "g"),

@@ -77,6 +77,7 @@ func Locked(t *testing.T, store task.Store, lock func() (unlock func())) {
 		"StartGroup":  func(ctx context.Context) error { return q.StartGroup(ctx, "g") },
 		"CancelGroup": func(ctx context.Context) error { return q.CancelGroup(ctx, "g") },
 		"Wait":        func(ctx context.Context) error { return q.Wait(ctx, "x") },
+		"DeleteSome":  func(ctx context.Context) error { return errOf(q.DeleteSome(ctx, task.ListOptions{})) },
 		"Truncate":    func(ctx context.Context) error { return errOf(q.Truncate(ctx)) },
 		"Upcoming":    func(ctx context.Context) error { return errOf(q.Upcoming(ctx, 3)) },
 		"Stats":       func(ctx context.Context) error { return errOf(q.Stats(ctx)) },

@@ -201,6 +201,74 @@ var viewCases = []testCase{
 		_, err = q.KeyStats(ctx, -1, fairq.ByBacklog)
 		e.is(err, task.ErrInvalid)
 	}},
+	{"DeleteSome", "Those that are taken it deletes only if State is Taken.", func(e *env) {
+		for _, o := range []options{{}, {MaxInFlightPerKey: 1}, {KeepPlace: true}, {Quantum: 1}} {
+			q := e.openIn(e.store, "queue", o)
+			n := 1300 * few(5) / 5
+			var batch []task.Entry[string]
+			for range n {
+				batch = append(batch, task.Entry[string]{Key: "a", Payload: "a1"})
+			}
+			for batch := range slices.Chunk(batch, 20) {
+				_, err := q.PutBatch(ctx, batch)
+				e.ok(err)
+			}
+			q.put("b1 b2")
+			q.one("a2", kind("x"))
+			q.one("a3", task.PutOptions{Delay: time.Hour})
+			l := q.takes("a1 b1")
+			deletes := func(want int, options task.ListOptions) {
+				e.Helper()
+				n, err := q.DeleteSome(ctx, options)
+				e.ok(err)
+				equal(e, "tasks deleted", n, want)
+			}
+			deletes(1, task.ListOptions{Key: new("a"), Kind: new("x")})
+			deletes(1, task.ListOptions{State: task.Delayed})
+			deletes(0, task.ListOptions{Key: new("c")})
+			deletes(n-1, task.ListOptions{Key: new("a")})
+			l[0].holds()
+			q.counts(1, 0, 2, 0, 0)
+			q.put("a4")
+			deletes(1, task.ListOptions{Key: new("a"), State: task.Taken})
+			l[0].lost(q)
+			l[1].ack()
+			q.order("b2 a4")
+			for _, wrong := range []task.ListOptions{{Group: "g"}, {After: 1}, {State: task.Held + 1}, {State: task.Delayed, NextFirst: true}} {
+				_, err := q.DeleteSome(ctx, wrong)
+				e.is(err, task.ErrInvalid)
+			}
+			e.ok(q.Drop(ctx))
+		}
+	}},
+	{"Position", "returns how many tasks would be taken before the task of that id", func(e *env) {
+		q := e.open()
+		ids := q.put("a1 a2 a3 b1 c1")
+		at := func(id task.ID, limit, want int, wantOK bool) {
+			e.Helper()
+			before, ok, err := q.Position(ctx, id, limit)
+			e.ok(err)
+			equal(e, "ok", ok, wantOK)
+			equal(e, "position", before, want)
+		}
+		for i, want := range []int{0, 3, 4, 1, 2} {
+			at(ids[i], 10, want, true)
+			at(ids[i], want+1, want, true)
+			if want > 0 {
+				at(ids[i], want, 0, false)
+			}
+		}
+		q.hold("a", time.Hour)
+		at(ids[0], 10, 0, false)
+		at(ids[4], 10, 1, true)
+		at(q.one("d1", task.PutOptions{Delay: time.Hour}), 10, 0, false)
+		_, _, err := q.Position(ctx, 1<<40, 10)
+		e.is(err, task.ErrNotFound)
+		for _, limit := range []int{0, -1, task.MaxBatch + 1} {
+			_, _, err := q.Position(ctx, ids[0], limit)
+			e.is(err, task.ErrInvalid)
+		}
+	}},
 	{"Truncate", "deletes all tasks, and returns how many. All leases are lost.", func(e *env) {
 		q := e.open()
 		ids, l := q.everywhere()

@@ -333,6 +333,46 @@ func (b *backend) Group(ctx context.Context, group string, cancel bool) error {
 	return b.call(ctx, name, call{groups: true, joins: true, run: func(u *unit) error { return u.startGroup(group, cancel) }})
 }
 
+// DeleteSome implements [driver.Backend]. Those of a key move in the index when others are deleted, so
+// each transaction looks at the first ones again: at more than before, if none of these can be deleted.
+func (b *backend) DeleteSome(ctx context.Context, o driver.ListOptions) (n int, err error) {
+	o.After = 0
+	seen := pageSize
+	for done := false; !done; {
+		deleted, last, limit := 0, o.After, seen
+		err := b.call(ctx, "DeleteSome", call{exclusive: true, run: func(u *unit) error {
+			deleted, last = 0, o.After
+			rows, all, err := u.v.Deletable(o, limit)
+			check(err)
+			full := false
+			done = u.each(rows, func(r *Row) {
+				if full = full || deleted == pageSize || u.room(1) == 0; full {
+					return
+				}
+				last = driver.ID(r.ID)
+				if r = u.reread(r); r != nil && r.isDue(u.now) {
+					r = u.get(r.ID)
+				}
+				if r != nil && (r.State == o.State || o.State == 0 && r.State != driver.Taken) {
+					u.delete(r, driver.ErrDeleted, u.now)
+					deleted++
+				}
+			})
+			done = done && all && !full
+			return nil
+		}})
+		if err != nil {
+			return n, err
+		}
+		if n += deleted; o.Key == nil {
+			o.After = last
+		} else if deleted == 0 {
+			seen *= 2
+		}
+	}
+	return n, nil
+}
+
 // Truncate implements [driver.Backend].
 func (b *backend) Truncate(ctx context.Context) (n int, err error) {
 	for done := false; !done; {

@@ -195,6 +195,26 @@ func (v Calls) InGroup(group string, id uint64, n int) ([]*Row, error) {
 	})
 }
 
+// Deletable returns tasks of a State, Key and Kind, at least n if there are as many, and whether these
+// are all that come after ListOptions.After. Those of a key are in no order of ids: the parked ones
+// come first, of which there may be very many with the same round in TaskLine.
+func (v Calls) Deletable(o driver.ListOptions, n int) (found []*Row, all bool, err error) {
+	o.Limit = n
+	if o.Key == nil {
+		found, err = v.Rows(listRange(o, false))
+		return found, len(found) < n, err
+	}
+	if o.State == 0 || o.State == driver.Ready {
+		parked, err := v.Rows(ParkedRange([]string{*o.Key}, n, false))
+		parked = slices.DeleteFunc(parked, func(r *Row) bool { return o.Kind != nil && r.Kind != *o.Kind })
+		if len(parked) > 0 || err != nil {
+			return parked, false, err
+		}
+	}
+	found, err = v.Rows(Range{Index: TaskLine, Prefixes: at(*o.Key), Limit: n, Only: Only{State: o.State, Kind: o.Kind}})
+	return found, len(found) < n, err
+}
+
 // List returns tasks with their payloads, in the order of ids or of ListOptions.NextFirst.
 func (v Calls) List(o driver.ListOptions) ([]*Row, error) {
 	if o.State == driver.Taken && o.Group == "" {
