@@ -19,7 +19,7 @@ import (
 	"github.com/fairq/fairq/task/memory"
 )
 
-// mails returns a queue with nine ready tasks of three users, and one that is buried, task 1.
+// mails returns a queue with nine ready tasks of three users, and a buried one, task 1.
 func mails(t *testing.T) *task.Queue[string] {
 	q, err := task.Open[string](t.Context(), new(memory.Store), "mails", nil)
 	require.NoError(t, err)
@@ -39,25 +39,25 @@ func is(t *testing.T, q *task.Queue[string], ready, buried int) {
 	require.Equal(t, [2]int{ready, buried}, [2]int{s.Ready, s.Buried})
 }
 
-// click clicks a button, by its name for those who do not see it.
+// click clicks a button, by its accessible name.
 func (p *tab) click(name string) {
 	p.Helper()
 	p.run(chromedp.Click(fmt.Sprintf(`button[aria-label=%q]`, name), chromedp.ByQuery))
 }
 
-// ready waits until the page shows so many ready tasks.
+// ready waits until the page shows n ready tasks.
 func (p *tab) ready(n int) {
 	p.Helper()
 	p.until(fmt.Sprintf(`document.querySelector("#numbers dd").textContent === "%d"`, n))
 }
 
-// is waits until the outcome of an action is told.
+// is waits until the page shows the outcome of an action.
 func (p *tab) told(outcome string) {
 	p.Helper()
 	p.until(fmt.Sprintf(`document.getElementById("outcome").textContent === %q`, outcome))
 }
 
-// With permission the buttons do what they say, one after the other.
+// With permission each button works, one after the other.
 func TestActions(t *testing.T) {
 	t.Parallel()
 	q := mails(t)
@@ -80,7 +80,7 @@ func TestActions(t *testing.T) {
 	_, dialogs := p.seen()
 	require.Equal(t, []string{"Remove what is queued of user 2?"}, dialogs)
 
-	// What is paused is seen, and can be resumed: the queue, a key, and after a reload.
+	// The page shows paused queues and keys, and can resume them, even after a reload.
 	state := `[...document.querySelectorAll("#numbers div")].find((d) => d.innerText.includes("State")).querySelector("dd").textContent`
 	p.click("Pause mails")
 	p.until(state + ` === "paused"`)
@@ -109,8 +109,8 @@ func (p *tab) wrong() []string {
 	return eval[[]string](p, `[...document.querySelectorAll("#wrong li")].map((l) => l.textContent)`)
 }
 
-// All of more than a page of failures are kicked and deleted, of a group too, with the number before
-// and what came of it.
+// More than a page of failures can be kicked and deleted together, or by group; the page shows the
+// number before, and the outcome.
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	q, err := task.Open[string](t.Context(), new(memory.Store), "mails", nil)
@@ -146,7 +146,7 @@ func TestFailures(t *testing.T) {
 	_, dialogs := p.seen()
 	require.Equal(t, []string{"Delete 400 buried tasks of timed out?", "Kick 1,500 buried tasks?"}, dialogs)
 
-	// What a pool has seen fail, and nobody has kept, is shown, and there is nothing to do about it.
+	// The page shows failures of a pool that are buried nowhere, without actions.
 	line := fair(fairq.Options[string, job]{})
 	workers := pool.NewWorkers(line, func(context.Context, job) error { return errors.New("timed out") }, &pool.Options[job]{Logger: quiet})
 	for range 3 {
@@ -171,7 +171,7 @@ func TestActionsNotAllowed(t *testing.T) {
 	require.Equal(t, "403 actions are not allowed here", eval[string](p, `fetch("v1/queues/mails/actions/kick-all", { method: "POST" }).
 		then(async (r) => r.status + " " + (await r.json()).error)`))
 
-	// Who may do some has the buttons for these, and is told if a task is another matter.
+	// A viewer with some permissions has the buttons for these, and gets an error for other tasks.
 	p2 := open(t, monitor.New(&monitor.Options{
 		Actions: func(_ *http.Request, a monitor.Action) bool {
 			return a.Name == "pause" || a.Name == "kick" && a.ID == 0
@@ -189,7 +189,7 @@ func TestActionsNotAllowed(t *testing.T) {
 	}
 }
 
-// Another site's page cannot do anything, though its requests come from the same browser.
+// Another site's page can do nothing, although its requests come from the same browser.
 func TestOtherOrigin(t *testing.T) {
 	t.Parallel()
 	q := mails(t)
@@ -229,7 +229,7 @@ func TestOtherOrigin(t *testing.T) {
 	p.seen() // the browser complains
 }
 
-// status remembers how a request was answered.
+// status records the status of an answer.
 type status struct {
 	http.ResponseWriter
 	code int

@@ -1,5 +1,6 @@
-// Package browsertest tests the page of package monitor in Chromium. It is a module of its own, for
-// what drives the browser. The program in screenshots makes the pictures of the docs.
+// Package browsertest tests the page of package monitor in Chromium. It is a module of its own,
+// because of the library that drives the browser. The program in screenshots makes the pictures of
+// the docs.
 package browsertest
 
 import (
@@ -15,8 +16,8 @@ import (
 // ErrMissing is returned if there is no browser.
 var ErrMissing = errors.New("there is no Chromium: CHROME_BIN is not set, and neither chromium, chromium-browser nor google-chrome is in PATH")
 
-// Open starts a Chromium without a window. Each context that chromedp.NewContext makes from the one
-// that is returned is a new tab.
+// Open starts a Chromium without a window. Each context that chromedp.NewContext makes from the
+// one that is returned is a new tab.
 func Open(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	path, err := find()
 	if err != nil {

@@ -24,7 +24,7 @@ import (
 	"github.com/fairq/fairq/monitor"
 )
 
-// browser is the one that all tests share.
+// browser is shared by all tests.
 var browser context.Context
 
 func TestMain(m *testing.M) {
@@ -45,10 +45,10 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// timeout is for what takes a second, on a machine that is very busy.
+// timeout is long enough for a second of work on a very busy machine.
 const timeout = 30 * time.Second
 
-// tab is a page of a Monitor as somebody sees it.
+// tab is a page of a Monitor in the browser.
 type tab struct {
 	*testing.T
 	ctx context.Context
@@ -59,8 +59,8 @@ type tab struct {
 	errors  []string // on the console
 }
 
-// open shows what a Monitor shows of the source of that name, or without one the overview. When the test ends there must have
-// been no errors on the console.
+// open opens the page of a source, or without a name the overview. At the end of the test the
+// console must have no errors.
 func open(t *testing.T, m http.Handler, source string) *tab {
 	server := httptest.NewServer(m)
 	ctx, cancel := chromedp.NewContext(browser)
@@ -120,7 +120,7 @@ func eval[T any](p *tab, expression string) (value T) {
 	return value
 }
 
-// until waits until an expression is true, and does something else meanwhile.
+// until waits until an expression is true, and runs a function while it waits.
 func (p *tab) until(expression string, meanwhile ...func()) {
 	p.Helper()
 	for end := time.Now().Add(timeout); !eval[bool](p, expression); {
@@ -134,7 +134,7 @@ func (p *tab) until(expression string, meanwhile ...func()) {
 	}
 }
 
-// numbers returns what stands under "Now", by its label.
+// numbers returns the numbers under "Now", by label.
 func (p *tab) numbers() map[string]string {
 	p.Helper()
 	return eval[map[string]string](p, `Object.fromEntries([...document.querySelectorAll("#numbers div")].
@@ -147,7 +147,7 @@ func (p *tab) rows(section string) [][]string {
 	return eval[[][]string](p, `[...document.querySelectorAll("#`+section+` tbody tr")].map((r) => [...r.cells].map((c) => c.textContent))`)
 }
 
-// seen returns the errors and dialogs that there were, and forgets them.
+// seen returns the errors and dialogs since the last call.
 func (p *tab) seen() (errors, dialogs []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -162,7 +162,7 @@ type job struct {
 	cost int64
 }
 
-// fair returns a queue that counts all there is to count.
+// fair returns a queue with all counters on.
 func fair(o fairq.Options[string, job]) *fairq.FairQueue[string, job] {
 	o.TrackWait, o.CountKeys = true, 100
 	return fairq.New(func(j job) string { return j.user }, &o)

@@ -24,7 +24,7 @@ import (
 	"github.com/fairq/fairq/task/memory"
 )
 
-// What the page shows of a FairQueue is what its Stats tell.
+// The page shows the Stats of a FairQueue.
 func TestFairQueue(t *testing.T) {
 	t.Parallel()
 	q := fair(fairq.Options[string, job]{
@@ -61,7 +61,7 @@ func TestFairQueue(t *testing.T) {
 	}
 	p.until(`document.getElementById("wrong").innerText.includes("10 pushes of mallory were refused")`)
 
-	// A click sorts, another one the other way, and who is first in an order is always there.
+	// A click sorts, another click reverses, and the first key of an order is always there.
 	sort := func(column string) []string {
 		p.run(chromedp.Click(fmt.Sprintf(`//*[@id="keys"]//button[contains(@class, "sort") and text()=%q]`, column), chromedp.BySearch))
 		return eval[[]string](p, `[...document.querySelectorAll("#keys tbody th")].map((h) => h.textContent)`)
@@ -71,7 +71,7 @@ func TestFairQueue(t *testing.T) {
 	require.IsIncreasing(t, sort("Key"))
 	require.Equal(t, "ascending", eval[string](p, `document.querySelector("#keys th").getAttribute("aria-sort")`))
 
-	// The strip has what leaves next, consecutive items of a key as one block.
+	// The strip has the next items, consecutive items of a key as one block.
 	var order []string
 	upcoming := q.Upcoming(200)
 	for i, u := range upcoming {
@@ -171,7 +171,7 @@ func TestTaskQueueAndPool(t *testing.T) {
 	require.NoError(t, workers.StopAndWait(t.Context()))
 }
 
-// Tasks are shown in the order of their priorities, and rates only if they are known.
+// Tasks are in order of priority, and rates appear only if known.
 func TestTasks(t *testing.T) {
 	t.Parallel()
 	var s memory.Store
@@ -200,13 +200,13 @@ func TestTasks(t *testing.T) {
 	require.Contains(t, eval[string](p, `document.getElementById("scope").innerText`), "only looks")
 }
 
-// strip returns what the picture tells those who do not see it.
+// strip returns the text alternative of the picture.
 func (p *tab) strip() string {
 	p.Helper()
 	return eval[string](p, `document.getElementById("strip").getAttribute("aria-label")`)
 }
 
-// The page is told of what happens, and the chart moves.
+// The page gets events, and the chart moves.
 func TestLive(t *testing.T) {
 	t.Parallel()
 	q := fair(fairq.Options[string, job]{})
@@ -231,14 +231,14 @@ func TestLive(t *testing.T) {
 		p.until(`document.querySelector("#numbers dd").textContent === "` + strconv.Itoa(10*n) + `"`)
 		require.NotEqual(t, before, chart())
 	}
-	// What is shown for a second only may be missed, so it happens until it is seen.
+	// A state shown for only a second may be missed, so it is repeated until it is seen.
 	p.until(`document.querySelectorAll(".legend b")[1].textContent > 0`, func() {
 		require.NoError(t, q.Push(job{"alice", 1}))
 		q.Pop()
 	})
 	require.Equal(t, 4, eval[int](p, `document.querySelectorAll(".chart path").length`))
 
-	// A page that nobody sees has nothing looked at.
+	// A hidden page causes no looks.
 	for _, hidden := range []bool{true, false} {
 		eval[any](p, fmt.Sprintf(`Object.defineProperty(document, "hidden", { value: %v, configurable: true }) &&
 			document.dispatchEvent(new Event("visibilitychange"))`, hidden))
@@ -309,7 +309,7 @@ func TestHostile(t *testing.T) {
 		stat := q.KeyStat(key)
 		require.Equal(t, 3, stat.Backlog)
 	}
-	// What is found and dropped is the very key.
+	// Search and drop act on exactly the given key.
 	p.find(hostile[0])
 	p.until(`document.getElementById("found").value === "<script>alert(1)</script>: is next, 3 queued"`)
 	p.run(chromedp.Click(`//button[contains(@aria-label, "Drop <script>")]`, chromedp.BySearch))
@@ -319,7 +319,7 @@ func TestHostile(t *testing.T) {
 	require.Equal(t, []string{"Remove what is queued of <script>alert(1)</script>?"}, dialogs, "nobody else has opened one")
 }
 
-// The overview has all sources, what is wrong with them, and follows those that come and go.
+// The overview has all sources and their problems, and follows sources that come and go.
 func TestOverview(t *testing.T) {
 	t.Parallel()
 	q := mails(t)
@@ -334,7 +334,7 @@ func TestOverview(t *testing.T) {
 	require.NoError(t, q.KickID(t.Context(), 1))
 	p.until(`document.getElementById("wrong").hidden`)
 
-	// A source that there is not is not another one.
+	// A missing source does not show another one.
 	p.show(p.url + "?queue=nothing")
 	p.until(`document.getElementById("away").textContent === "There is no queue nothing here."`)
 	require.Empty(t, eval[[]string](p, `[...document.querySelectorAll("section:not([hidden])")].map((s) => s.id)`))
@@ -345,7 +345,7 @@ func TestOverview(t *testing.T) {
 	p.seen() // the browser complains of the stream that is gone
 }
 
-// A store that is away is told of as long as it is, and so are 100 pages that are open.
+// While a store is away, 100 open pages say so.
 func TestAway(t *testing.T) {
 	t.Parallel()
 	q := mails(t)
@@ -359,7 +359,7 @@ func TestAway(t *testing.T) {
 		s.away.Store(false)
 		p.until(`document.getElementById("away").hidden && document.getElementById("age").textContent === "· as of now"`)
 	}
-	// A page that is loaded anew has the chart of before.
+	// A reloaded page has the chart of before.
 	points := eval[int](p, `points.length`)
 	require.Greater(t, points, 1)
 	p.run(chromedp.Reload())

@@ -20,8 +20,8 @@ import (
 	"github.com/fairq/fairq/task/memory"
 )
 
-// The page stays readable, whatever the number of keys: nothing is wider than the screen, and there
-// are no more elements than fit.
+// The page stays readable for any number of keys: nothing is wider than the screen, and there are
+// no more elements than fit.
 func TestSizes(t *testing.T) {
 	t.Parallel()
 	for _, keys := range []int{0, 1, 100, 1_000_000} {
@@ -50,7 +50,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// On a phone tables are scrolled, and not broken after each letter.
+// On a phone tables scroll, and do not break after each letter.
 func TestTablesOnPhone(t *testing.T) {
 	t.Parallel()
 	q, err := task.Open[string](t.Context(), new(memory.Store), "mails", nil)
@@ -74,7 +74,7 @@ func TestTablesOnPhone(t *testing.T) {
 	}
 }
 
-// What has the focus keeps it when the page is told of changes.
+// The focus stays when the page gets changes.
 func TestFocusStays(t *testing.T) {
 	t.Parallel()
 	q := fair(fairq.Options[string, job]{})
@@ -108,7 +108,7 @@ func axe(t *testing.T) string {
 	return string(script)
 }
 
-// axe-core finds nothing that would keep somebody from reading or using the page.
+// axe-core finds no barrier to reading or using the page.
 func TestAccessible(t *testing.T) {
 	t.Parallel()
 	script := axe(t)
@@ -133,7 +133,7 @@ func TestAccessible(t *testing.T) {
 	require.NoError(t, workers.Shutdown(t.Context()))
 }
 
-// violations returns what axe has found that is serious.
+// violations returns the serious findings of axe.
 func (p *tab) violations() []string {
 	p.Helper()
 	text := eval[string](p, `axe.run().then((r) => JSON.stringify(r.violations.

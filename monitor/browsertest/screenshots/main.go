@@ -1,6 +1,6 @@
 // Screenshots makes the pictures of the page of package monitor: it runs examples/dashboard with a
-// flood that does not end, and after five minutes writes the numbers and the table of keys, which say
-// who hogs the queue and who waits, to docs/monitor-light.png, -dark.png and -phone.png.
+// flood that does not end, and after five minutes writes the numbers and the table of keys to
+// docs/monitor-light.png, -dark.png and -phone.png.
 //
 //	cd monitor/browsertest && go run ./screenshots
 package main
@@ -69,7 +69,7 @@ func run(ctx context.Context) error {
 	}
 	defer func() {
 		cancel()
-		_ = dashboard.Wait() // or it would outlive this program
+		_ = dashboard.Wait() // otherwise it would outlive this program
 	}()
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// Attend has one process put tasks, look at them and wait for their ends, while another one works
-// on them. If wakeups got lost, that would take as long as Poll, which should be much longer than
-// most, or for ever.
+// Attend lets one process put tasks, look at them and wait for their ends, while another one works
+// on them. With lost wake-ups that would take as long as Poll, which should be much longer than
+// most, or would never end.
 func Attend(t *testing.T, open Opener, where string, most time.Duration) {
 	s, err := open(t.Context(), where)
 	require.NoError(t, err)
@@ -47,7 +47,7 @@ func Attend(t *testing.T, open Opener, where string, most time.Duration) {
 	}
 }
 
-// attending is how many wait at the same time.
+// attending is the number of goroutines that wait at the same time.
 const attending = 4
 
 func attend(ctx context.Context, q *task.Queue[string], name string, most time.Duration) error {
@@ -82,7 +82,7 @@ func (s *Self) attend() error {
 func (l *load) ackOne() error {
 	t, err := l.queue.Take(l.Stop)
 	if err == nil {
-		_ = t.Ack(context.Background()) // who waits finds out
+		_ = t.Ack(context.Background()) // waiting calls notice
 	}
 	return err
 }

@@ -21,16 +21,16 @@ const (
 	no
 )
 
-// taskHistory is what the journal says of a task.
+// taskHistory is a task by the journal.
 type taskHistory struct {
 	putTask
 	queue   string
-	batch   []*taskHistory // those that were put together
+	batch   []*taskHistory // tasks put together
 	began   int            // the line
 	put     certainty
 	id      driver.ID
 	holder  *holder
-	takes   int            // that were written down
+	takes   int            // in the journal
 	snoozes int            // that were begun, and other ends of leases that do not count
 	settled map[string]int // how often that was begun, by Op
 	goneBy  string         // it is gone, by this Op
@@ -38,7 +38,7 @@ type taskHistory struct {
 	ended   *driver.Ended
 }
 
-// holder is who has taken a task last.
+// holder is the last consumer that has taken a task.
 type holder struct {
 	by    string
 	take  int64 // the number of the take
@@ -48,18 +48,18 @@ type holder struct {
 	free  bool // it may have been given back
 }
 
-// is tells whether the lease in a line is still the last one.
+// is reports whether the lease in a line is still the last one.
 func (h *holder) is(l *line) bool { return h.by == l.By && h.take == l.Take }
 
-// group is what the journal says of a group.
+// group is a group by the journal.
 type group struct {
 	tasks     []*taskHistory
 	started   bool // maybe
 	cancelled bool
 }
 
-// audit checks a journal line by line against the promises of package task, and then what is in the
-// database at the end.
+// audit checks a journal line by line against the promises of package task, and then the final
+// contents of the database.
 type audit struct {
 	t      testing.TB
 	report func(format string, args ...any) // of a mistake
@@ -69,17 +69,17 @@ type audit struct {
 	current    *line
 	tasks      map[string]*taskHistory
 	groups     map[string]*group
-	uniqueKeys map[string]*taskHistory // who has had it last for sure
-	calls      map[string]int          // the lines of what has begun and not ended
+	uniqueKeys map[string]*taskHistory // its last certain holder
+	calls      map[string]int          // lines of calls that have begun and not ended
 	batches    map[string][]*taskHistory
 	killed     map[string]int64
 	stalled    map[string]bool
 
-	// outages is set where the database fails: then calls may return errors, and it may not be
-	// known whether they were done.
+	// outages is set if the database fails: then calls may return errors, and their outcome may be
+	// unknown.
 	outages bool
 
-	// late is set where servers are killed too: then nobody promises when something is back.
+	// late is set if servers are killed too: then nothing bounds the time of a recovery.
 	late bool
 
 	fullest                              int // that a queue was
@@ -128,8 +128,9 @@ func (a *audit) read(lines []line) {
 	a.current = nil
 }
 
-// findStalled notes which processes did not get to run, or to the database, for a while: these may
-// lose leases. It reads the whole journal first, as a stall is written down only when it is over.
+// findStalled finds processes that could not run, or not reach the database, for a while: these
+// may lose leases. It reads the whole journal first, because a stall is written down only at its
+// end.
 func (a *audit) findStalled() {
 	calls := map[string]int64{}
 	for _, l := range a.lines {
@@ -199,7 +200,7 @@ func (a *audit) step(l *line) {
 	}
 }
 
-// begun returns in which line the call began that ends in this one, 0 if none does.
+// begun returns the line in which the call that ends in this line began, 0 if there is none.
 func (a *audit) begun(call string, l *line) int {
 	begun := a.calls[call]
 	switch {
@@ -213,7 +214,7 @@ func (a *audit) begun(call string, l *line) int {
 	return 0
 }
 
-// named is an error that says in which call, of which queue, which database failed, and at what.
+// named is an error that names the call, the queue, the database and the operation that failed.
 var named = regexp.MustCompile(`^error: (task: [A-Z]\w+, queue ".*": )?(it is not known whether it was done: )?(sqlite|postgres): [^ ]+: [a-z ]+: `)
 
 func (a *audit) beginPut(call string, l *line) {
@@ -266,7 +267,7 @@ func (a *audit) endPut(batch []*taskHistory, l *line) {
 	}
 }
 
-// mayBeOver tells whether a task may be gone already.
+// mayBeOver reports whether a task may have left already.
 func (a *audit) mayBeOver(f *taskHistory) bool {
 	return f.settled["ack"]+f.settled["discard"] > 0
 }
@@ -297,7 +298,7 @@ func (a *audit) took(f *taskHistory, l *line) {
 		case dead:
 			a.back++
 			late := int64(time.Second)           // it was killed a little later than that was written down
-			kicked := l.Took.Attempts <= h.tries // who knows when; it was buried first, perhaps after others had taken it
+			kicked := l.Took.Attempts <= h.tries // at an unknown time; it was buried first, perhaps after others had taken it
 			if !a.late && !kicked && l.Took.ReadyAt > died+int64(grace)+late && (h.until == 0 || l.Took.ReadyAt > h.until) {
 				a.wrong(f, "it was back only %v after the end of %s", time.Duration(l.Took.ReadyAt-died), h.by)
 			}
@@ -315,8 +316,8 @@ func (a *audit) took(f *taskHistory, l *line) {
 	a.checkInFlight(f)
 }
 
-// lostLease checks a lease that was lost though it has not run out and its process lives. That may
-// be only if that process did not get to run, or to the database.
+// lostLease checks a lease that was lost although it has not run out and its process lives. That
+// may happen only if the process could not run, or not reach the database.
 func (a *audit) lostLease(f *taskHistory, h *holder) {
 	a.lost++
 	held := a.stalled[h.by]
@@ -347,8 +348,8 @@ func (a *audit) checkInFlight(f *taskHistory) {
 	}
 }
 
-// checkRoom checks the capacities. It does not count tasks of groups: the end of a group can delete
-// some that nobody writes down.
+// checkRoom checks the capacities. It does not count tasks of groups, because the end of a group
+// can delete tasks that no journal has.
 func (a *audit) checkRoom(f *taskHistory) {
 	limit, keyLimit := queues[f.queue].Capacity, queues[f.queue].KeyCapacity
 	if limit == 0 {

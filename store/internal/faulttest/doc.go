@@ -1,10 +1,10 @@
-// Package faulttest tells whether a store loses nothing when processes that use it are killed, and
-// whether several processes get on with each other.
+// Package faulttest checks that a store loses nothing when its processes are killed, and that
+// several processes can share it.
 //
-// The processes are the test's own program, started again (see Child). What they do they write
-// into a journal outside of the database: what they are about to do, and then what came of it. So
-// it is known at each moment what must have happened, what cannot have happened, and what may
-// have. The accounts compare that with what the database says in the end.
+// The processes run the test's own program (see Child). They write each call into a journal
+// outside of the database: first the intention, then the outcome. So the journal separates, at
+// each moment, certain, possible and impossible events. At the end the audit compares them with
+// the database.
 package faulttest
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// Store is what both stores of this repository are.
+// Store is the interface of the stores of this repository.
 type Store interface {
 	driver.Store
 	History(ctx context.Context, queue string, after driver.ID, n int) ([]driver.Ended, error)

@@ -8,7 +8,7 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// end compares the journal with the tasks that are gone, which must be all by now.
+// end compares the journal with the tasks that have left, which must be all.
 func (a *audit) end(gone map[string][]driver.Ended) {
 	for queue, list := range gone {
 		last := map[string]*driver.Ended{}
@@ -84,7 +84,7 @@ func (a *audit) endOf(f *taskHistory) {
 		a.wrong(f, "it has ended with %v", e.Outcome)
 	}
 	if f.settled["bury"] > 0 || f.MaxAttempts > 0 || errors.Is(e.Outcome, driver.ErrDeleted) {
-		return // how often it was taken is not known any more
+		return // how often it was taken is unknown
 	}
 	if e.Attempts < f.takes-f.snoozes {
 		a.wrong(f, "it has %d attempts, but was taken %d times", e.Attempts, f.takes)
@@ -92,7 +92,7 @@ func (a *audit) endOf(f *taskHistory) {
 	a.unrecorded += max(0, e.Attempts-f.takes)
 }
 
-// endOfGroup checks that of the two ends of a group the right one has come.
+// endOfGroup checks that a group has had the right one of its two ends.
 func (a *audit) endOfGroup(name string, g *group) {
 	for _, f := range g.tasks {
 		if f.ended == nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// Fair has two processes fill a queue at once. perRound is how often a key of weight 1 may be
-// served in a round then.
+// Fair lets two processes fill a queue at the same time. perRound is how often a key of weight 1
+// may be served in a round then.
 func Fair(t *testing.T, open Opener, where string, perRound int) {
 	const keys, each = 7, 40
 	_, path := newJournal(t)
@@ -48,8 +48,8 @@ func Fair(t *testing.T, open Opener, where string, perRound int) {
 		require.NoError(t, err)
 		order = append(order, key)
 	}
-	// how often one was served between two turns of another, which are in the same round or in the
-	// next one
+	// how often a key was served between two turns of another, which are in the same round or in
+	// the next one
 	most := 0
 	for key := range keys {
 		counts := make([]int, keys)

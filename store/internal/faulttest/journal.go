@@ -17,8 +17,8 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// journal is a file that several processes write to. Its lines are in one order for all: who reads
-// of something in it knows that all lines above were written before.
+// journal is a file of several processes. Its lines have one order for all: all lines above a line
+// were written before it.
 type journal struct {
 	file *os.File
 	by   string
@@ -29,7 +29,7 @@ type journal struct {
 type line struct {
 	At    int64  // nanoseconds since 1970
 	By    string // a process
-	Op    string // what is done
+	Op    string // operation
 	Queue string `json:",omitempty"`
 	Call  int64  `json:",omitempty"` // what begins with one line and ends with another has a number
 	Done  bool   `json:",omitempty"` // it has ended
@@ -57,7 +57,7 @@ type putTask struct {
 	Role        driver.Role   `json:",omitempty"`
 }
 
-// took is what Take has told.
+// took is the result of Take.
 type took struct {
 	Key              string
 	Attempts         int
@@ -78,8 +78,8 @@ func newJournal(t testing.TB) (j *journal, path string) {
 	return j, path
 }
 
-// write writes a line. It begins with the end of the line before, which somebody may have been
-// killed in.
+// write writes a line. It begins with a newline, because a process may have been killed in the
+// line before.
 func (j *journal) write(l line) {
 	l.At, l.By = time.Now().UnixNano(), j.by
 	text, err := json.Marshal(l)
@@ -91,7 +91,7 @@ func (j *journal) write(l line) {
 	}
 }
 
-// begin writes that something is about to be done, and returns what writes that it is done.
+// begin writes the begin of a call, and returns the function that writes its end.
 func (j *journal) begin(l line) func(line) {
 	call := j.call.Add(1)
 	l.Call = call
@@ -102,7 +102,7 @@ func (j *journal) begin(l line) func(line) {
 	}
 }
 
-// readJournal returns the lines. What somebody was killed in is left out.
+// readJournal returns the lines. It leaves out lines in which a process was killed.
 func readJournal(t testing.TB, path string) (lines []line) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -116,8 +116,7 @@ func readJournal(t testing.TB, path string) (lines []line) {
 	return lines
 }
 
-// class returns what an error means: one of those that a rule of the queue says, or whatever it
-// says.
+// class returns the class of an error: an error by the rules of the queue, or its text.
 func class(err error) string {
 	if err == nil {
 		return ""

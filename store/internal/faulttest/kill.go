@@ -19,12 +19,11 @@ import (
 // killed are the queues of Kill.
 var killed = []string{"plain", "limited"}
 
-// Kill kills processes that put tasks, and others that work on them, at random moments, and looks
-// whether all is accounted for. Each time one is killed the next one is started; the others go on.
+// Kill kills processes that put tasks, and others that work on them, at random moments, and audits
+// the journal. Each killed process is replaced; the others go on.
 func Kill(t *testing.T, open Opener, where string) { newKiller(t, where).run(open) }
 
-// KillLate is Kill for a database whose servers are killed meanwhile, so that what is to happen at
-// some time may happen later.
+// KillLate is Kill for a database whose servers are killed too, so that timed events may be late.
 func KillLate(t *testing.T, open Opener, where string) {
 	k := newKiller(t, where)
 	k.late = true
@@ -94,7 +93,7 @@ func (k *killer) kill(p *Process) {
 	p.kill(k.journal)
 }
 
-// audit works off what is left, and compares what has become of all with the journal.
+// audit finishes the remaining tasks, and compares all outcomes with the journal.
 func (k *killer) audit(s Store) {
 	gone := drain(k.t, s, k.journal, killed...)
 	require.NoError(k.t, s.Close())
@@ -103,7 +102,7 @@ func (k *killer) audit(s Store) {
 	a.read(readJournal(k.t, k.path))
 	a.end(gone)
 	require.LessOrEqual(k.t, a.unrecorded, a.kills*24, "tasks have more attempts than there can have been")
-	if k.rounds >= 50 { // of a few it may be that none is killed while it has tasks
+	if k.rounds >= 50 { // of a few, perhaps none is killed while it has tasks
 		require.NotZero(k.t, a.back)
 	}
 	k.t.Logf("%d kills, %d tasks put, %d leases of the dead came back, %d waited for outcomes, %d leases of stalled "+
@@ -111,8 +110,8 @@ func (k *killer) audit(s Store) {
 		a.kills, len(a.tasks), a.back, a.waits, a.lost, a.unrecorded, a.longest)
 }
 
-// bystanders puts tasks with unique keys, and waits for them, until the function that it returns is
-// called.
+// bystanders puts tasks with unique keys, and waits for them, until the function that it returns
+// is called.
 func bystanders(t *testing.T, s Store, journal *journal) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var waits []func() error
@@ -137,7 +136,7 @@ func testSelf(stop context.Context, s Store, journal *journal) *Self {
 	return &Self{Job: Job{Name: "test"}, Store: s, Journal: journal, Stop: stop}
 }
 
-// drain works until nothing is left in some queues, and returns all that has ever been in them.
+// drain works until some queues are empty, and returns all tasks that have ever been in them.
 func drain(t *testing.T, s Store, journal *journal, names ...string) map[string][]driver.Ended {
 	gone := map[string][]driver.Ended{}
 	for _, name := range names {
@@ -156,7 +155,7 @@ func drain(t *testing.T, s Store, journal *journal, names ...string) map[string]
 	return gone
 }
 
-// drainSome does what there is to be done, and returns how many tasks are left.
+// drainSome does the available tasks, and returns how many are left.
 func (l *load) drainSome(t *testing.T) int {
 	last, err := l.queue.Stats(l.Stop)
 	require.NoError(t, err)

@@ -14,8 +14,7 @@ import (
 // grace is Options.Grace of all queues.
 const grace = 2 * time.Second
 
-// queues are those that the load goes to. The second is one where only the fronts of keys can be
-// taken.
+// queues are the queues of the load. In the second one only the fronts of keys can be taken.
 var queues = map[string]task.Options[string]{
 	"plain":   {Grace: grace, Retention: time.Hour},
 	"limited": {Grace: grace, Retention: time.Hour, MaxInFlightPerKey: 2, Capacity: 150, KeyCapacity: 60},
@@ -34,7 +33,7 @@ var ownRoles = map[string]func(*Self) error{
 	"work": func(s *Self) error { return s.load(3, (*load).workOnSomething) },
 }
 
-// load is what a process does with a queue, or one of its goroutines.
+// load is the work of a process, or of one of its goroutines, on a queue.
 type load struct {
 	*Self
 	name  string // of the queue
@@ -42,7 +41,7 @@ type load struct {
 	rand  *rand.Rand
 	id    int64 // no other goroutine of any process has it
 
-	consumer *task.Consumer[string] // of its own: the next task that it gets when it acks one is all that it holds
+	consumer *task.Consumer[string] // of its own: it holds only the next task of its last ack
 
 	orderly bool // nothing is left lying
 }
@@ -53,8 +52,8 @@ func (s *Self) open(name string) (*load, error) {
 	return &load{Self: s, name: name, queue: q}, err
 }
 
-// start has n goroutines do something again and again, until the process is to end. The function
-// that it returns waits for them, and returns the first error. An errDone just ends its goroutine.
+// start lets n goroutines repeat something until the process must end. The function that it
+// returns waits for them, and returns the first error. An errDone just ends its goroutine.
 func (l *load) start(n int, do func(*load) error) (wait func() error) {
 	var all sync.WaitGroup
 	failures := make(chan error, n)
@@ -83,7 +82,7 @@ func (l *load) start(n int, do func(*load) error) (wait func() error) {
 
 var errDone = errors.New("done")
 
-// load has n goroutines for each queue do something until the process is to end.
+// load lets n goroutines for each queue do something until the process must end.
 func (s *Self) load(n int, do func(*load) error) error {
 	var all []*load
 	var waits []func() error
@@ -103,7 +102,7 @@ func (s *Self) load(n int, do func(*load) error) error {
 	return s.close(all...)
 }
 
-// close closes queues, and writes down that what was taken is given back.
+// close closes queues, and writes down that their taken tasks are handed back.
 func (s *Self) close(all ...*load) error {
 	s.Journal.write(line{Op: "close"})
 	for _, l := range all {
@@ -114,12 +113,13 @@ func (s *Self) close(all ...*load) error {
 	return nil
 }
 
-// maxTasks is how many tasks there are to be in a queue.
+// maxTasks limits the tasks in a queue.
 const maxTasks = 60
 
 func (l *load) chance(percent int) bool { return l.rand.IntN(100) < percent }
 
-// expected returns errors but those that the rules say, which are no failures.
+// expected returns nil for errors by the rules, which are no failures, and other errors as they
+// are.
 func expected(err error) error {
 	if ruleErrors[class(err)] == nil {
 		return err

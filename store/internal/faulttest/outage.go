@@ -26,9 +26,8 @@ type Outage struct {
 	Run  func(t *testing.T)
 }
 
-// Outages has this process and another one put tasks, and pools of theirs do them, while the
-// database fails, and looks whether they go on by themselves when that is over, and whether all is
-// accounted for then.
+// Outages lets this process and another one put tasks, and their pools do them, while the database
+// fails. It checks that they go on by themselves afterwards, and audits the journal.
 func Outages(t *testing.T, open Opener, where string, outages []Outage) {
 	journal, path := newJournal(t)
 	s, err := open(context.Background(), where)
@@ -42,7 +41,7 @@ func Outages(t *testing.T, open Opener, where string, outages []Outage) {
 	other := Start(t, Job{Role: "pool", Name: "pool", Where: where, Journal: path})
 	goOn := func(after string) {
 		t.Helper()
-		other.tell()
+		other.proceed()
 		begun := time.Now()
 		require.NoError(t, own.goesOn(), after)
 		require.Equal(t, "goes on", other.Await(), after)
@@ -69,11 +68,11 @@ func Outages(t *testing.T, open Opener, where string, outages []Outage) {
 	t.Logf("%d tasks put, %d errors of the database, %d leases lost", len(a.tasks), a.errors, a.lost)
 }
 
-// poolLoad puts tasks, and has a pool do them.
+// poolLoad puts tasks, and lets a pool do them.
 type poolLoad struct {
 	*load
 	pool      *pool.Pool[string]
-	stopped   func() error // waits for those who put
+	stopped   func() error // waits for the producers
 	put, done atomic.Int64
 }
 
@@ -88,7 +87,7 @@ func (s *Self) startPool() (*poolLoad, error) {
 		Logger: slog.New(slog.DiscardHandler),
 	})
 	pace := time.Tick(time.Millisecond)
-	c.stopped = sync.OnceValue(l.start(2, func(l *load) error { // puts, whatever comes of it
+	c.stopped = sync.OnceValue(l.start(2, func(l *load) error { // puts, whatever the outcome
 		<-pace
 		p := l.newPut()
 		p.MaxAttempts = 0
@@ -100,7 +99,7 @@ func (s *Self) startPool() (*poolLoad, error) {
 	return c, nil
 }
 
-// handle writes down what the pool is going to do with a task.
+// handle writes down how the pool will settle a task.
 func (c *poolLoad) handle(_ context.Context, t *task.Task[string]) error {
 	took := c.took(t)
 	if rand.IntN(10) == 0 {
@@ -136,10 +135,10 @@ func (c *poolLoad) end() error {
 	return c.close(c.load)
 }
 
-// pool puts and does tasks, and tells whenever it is asked that it goes on.
+// pool puts and does tasks, and reports progress whenever the test asks.
 func (s *Self) pool() error {
 	c, err := s.startPool()
-	// others write all the time, and nobody waits for long here
+	// others write all the time, and no call waits for long here
 	for begun := time.Now(); err != nil && time.Since(begun) < timeout; {
 		c, err = s.startPool()
 	}
@@ -155,14 +154,14 @@ func (s *Self) pool() error {
 	return c.end()
 }
 
-// noGoroutines waits until there are none but those of the test.
+// noGoroutines waits until only the goroutines of the test are left.
 func noGoroutines(t *testing.T) {
 	t.Helper()
 	require.Eventually(t, func() bool { return len(goroutines()) == 0 }, timeout, time.Millisecond, "%v", goroutines())
 }
 
-// goroutines returns the stacks of those that run code of this repository, or of its dependencies,
-// and are no tests.
+// goroutines returns the stacks of goroutines that run code of this repository, or of its
+// dependencies, and are no tests.
 func goroutines() (stacks []string) {
 	text := make([]byte, 1<<20)
 	text = text[:runtime.Stack(text, true)]

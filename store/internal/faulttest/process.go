@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Job is what a process is to do.
+// Job is the work of a process.
 type Job struct {
 	Role    string
 	Name    string // of the process
@@ -28,14 +28,14 @@ type Job struct {
 	Args    map[string]int
 }
 
-// Self is the process as it sees itself.
+// Self is the process, in itself.
 type Self struct {
 	Job
 	Store   Store
 	Journal *journal
 	Stop    context.Context // done when it is to end
 
-	signals     chan struct{} // has what the test has told
+	signals     chan struct{} // has the messages of the test
 	tasks, runs atomic.Int64  // how many tasks it has named, and goroutines it has started
 }
 
@@ -86,10 +86,10 @@ func child(text string, open Opener, roles map[string]func(*Self) error) (err er
 	return s.Store.Close()
 }
 
-// Say tells the test something.
+// Say sends a message to the test.
 func (s *Self) Say(what string) { fmt.Println(what) }
 
-// await waits until the test has told the process to go on.
+// await waits until the test lets the process go on.
 func (s *Self) await() error {
 	select {
 	case <-s.signals:
@@ -99,10 +99,10 @@ func (s *Self) await() error {
 	}
 }
 
-// stalled is for how long a process must not have run to be excused if its leases are lost.
+// stalled is the pause of a process that excuses lost leases.
 const stalled = grace / 4
 
-// watch writes it down if the process does not get to run.
+// watch writes down pauses of the process.
 func (s *Self) watch() {
 	tick := time.NewTicker(stalled / 4)
 	for last := time.Now(); ; last = time.Now() {
@@ -113,7 +113,7 @@ func (s *Self) watch() {
 	}
 }
 
-// Process is a process as the test sees it.
+// Process is a process, in the test.
 type Process struct {
 	Job
 	t      testing.TB
@@ -156,8 +156,8 @@ func Start(t testing.TB, job Job) *Process {
 	return p
 }
 
-// timeout is how long the test waits for what takes no time. Where servers are killed too, a process
-// that opens its queues may wait for several of these ends, for eight seconds each on etcd.
+// timeout is how long the test waits for a fast operation. If servers are killed too, a process
+// that opens its queues may wait for several of these kills, for eight seconds each on etcd.
 const timeout = 2 * time.Minute
 
 // Await waits until the process says something, and returns it.
@@ -172,7 +172,7 @@ func (p *Process) Await() string {
 		}
 		return what
 	case <-time.After(timeout):
-		if p.cmd.Process.Signal(syscall.SIGQUIT) != nil { // else it tells what its goroutines do
+		if p.cmd.Process.Signal(syscall.SIGQUIT) != nil { // otherwise it prints its goroutines
 			_ = p.cmd.Process.Kill()
 		}
 		_ = p.wait()
@@ -181,8 +181,8 @@ func (p *Process) Await() string {
 	}
 }
 
-// tell tells the process to go on.
-func (p *Process) tell() {
+// proceed lets the process go on.
+func (p *Process) proceed() {
 	p.t.Helper()
 	_, err := p.in.Write([]byte{'\n'})
 	require.NoError(p.t, err)
@@ -198,7 +198,7 @@ func (p *Process) kill(j *journal) {
 	require.Empty(p.t, p.errors.String(), "it had failed before")
 }
 
-// Stop has the process end by itself.
+// Stop lets the process end by itself.
 func (p *Process) Stop() {
 	p.t.Helper()
 	p.in.Close()

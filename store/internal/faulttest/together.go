@@ -19,8 +19,7 @@ func init() {
 	ownRoles["attend"] = (*Self).attend
 }
 
-// Share has processes put tasks into a small queue and take them, and looks whether its limits are
-// kept.
+// Share lets processes put tasks into a small queue and take them, and checks its limits.
 func Share(t *testing.T, open Opener, where func(*testing.T) string) {
 	for _, processes := range []int{2, 4} {
 		t.Run(fmt.Sprint(processes), func(t *testing.T) { share(t, open, where(t), processes) })
@@ -56,7 +55,7 @@ func share(t *testing.T, open Opener, where string, processes int) {
 		len(a.tasks), a.fullest, a.waits, a.lost, a.longest)
 }
 
-// share puts some tasks, says so, and works on until it is to end.
+// share puts some tasks, reports that, and works on until it must end.
 func (s *Self) share() error {
 	l, err := s.open("serial")
 	if err != nil {

@@ -18,14 +18,14 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// Caller is one who uses the database for himself too.
+// Caller is a program that also uses the database for itself.
 type Caller interface {
 	Begin(ctx context.Context) (Tx, error)
 	Names(table string) ([]string, error) // the column name
 	Close()
 }
 
-// Tx is a transaction of his.
+// Tx is a transaction of the caller's.
 type Tx interface {
 	Context(ctx context.Context) context.Context // with the transaction, for calls of a queue
 	Exec(sql string) error
@@ -92,9 +92,9 @@ func (l *load) in(c Caller, table, name string, do func(context.Context) error) 
 	return errors.Join(err, tx.Rollback())
 }
 
-// Transactions kills processes that use the queue in transactions of their own, and looks whether
-// either all of a transaction was done or nothing. The caller's tables "orders" and "shipped" are
-// made by the test.
+// Transactions kills processes that use the queue in transactions of their own, and checks that
+// each transaction was done completely or not at all. The caller's tables "orders" and "shipped"
+// are made by the test.
 func Transactions(t *testing.T, open Opener, where string, c Caller) {
 	rounds := 15
 	if testing.Short() {
@@ -144,14 +144,14 @@ func Transactions(t *testing.T, open Opener, where string, c Caller) {
 			require.True(t, tables[line.Op][line.Name], "%s: the commit of %s was acknowledged", line.Op, line.Name)
 		}
 	}
-	if rounds > 3 { // else it may be that all are killed before they come to that
+	if rounds > 3 { // otherwise all may be killed before that
 		require.NotEmpty(t, acked)
 	}
 	t.Logf("%d kills, %d tasks put, %d acked", rounds, len(there), len(acked))
 }
 
-// WakesAfterCommit has somebody wait in this process, and somebody in another one as it were,
-// while a task is put in a transaction.
+// WakesAfterCommit lets a call wait in this process, and one as if in another process, while a
+// task is put in a transaction.
 func WakesAfterCommit(t *testing.T, open Opener, where string, c Caller) {
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()

@@ -13,8 +13,8 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// Wake measures how long it takes until one process knows what another one has done. Half of the
-// times must be less than half a second, beside other tests: who is not woken looks much later.
+// Wake measures how long it takes until one process notices a change of another. Half of the times
+// must be less than half a second, beside other tests: a call that is not woken looks much later.
 func Wake(t *testing.T, open Opener, where string) {
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
@@ -41,12 +41,12 @@ func Wake(t *testing.T, open Opener, where string) {
 
 		id, err := room.Put(ctx, "key", "", task.PutOptions{UniqueKey: "unique key"})
 		require.NoError(t, err)
-		child.tell()
+		child.proceed()
 		wake("room", func() error { return room.Delete(ctx, id) })
 
 		_, err = plain.Put(ctx, "key", "", task.PutOptions{UniqueKey: "unique key"})
 		require.NoError(t, err)
-		child.tell()
+		child.proceed()
 		taken, err := plain.Take(ctx)
 		require.NoError(t, err)
 		wake("outcome", func() error { return taken.Ack(ctx) })
@@ -108,7 +108,7 @@ type waiter struct {
 	plain, small *task.Queue[string]
 }
 
-// waits says that somebody waits, as soon as he does.
+// waits reports a waiting call, as soon as it waits.
 func (w *waiter) waits(what string, q *task.Queue[string]) {
 	for w.Stop.Err() == nil {
 		if stats, err := q.Stats(w.Stop); err != nil || stats.WaitingTake+stats.WaitingPut > 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// workOnSomething takes some tasks, and does with each what may be done with it.
+// workOnSomething takes some tasks, and settles each in a random way.
 func (l *load) workOnSomething() error {
 	if l.chance(10) {
 		if _, err := l.queue.Kick(context.Background(), task.ListOptions{Limit: 5}); err != nil {
@@ -83,8 +83,8 @@ func nanos(t time.Time) int64 {
 func (l *load) workOn(t lease) error {
 	switch p := l.rand.IntN(1000); {
 	case p < 20 && !t.Info().Until.IsZero(), p < 5 && !l.orderly:
-		// It is held until the lease runs out, or the process ends, so the consumer that may hold it
-		// must not hand back all that it holds: see ackAndTake.
+		// It is held until the lease runs out, or the process ends, so its consumer must not hand
+		// back all of its tasks: see ackAndTake.
 		l.consumer = l.queue.NewConsumer(task.Filter{})
 		return nil
 	case p < 100:
