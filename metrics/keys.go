@@ -82,8 +82,8 @@ func totals(stats any) events {
 	return events{}
 }
 
-// keyValues has the exported values of a source's keys. The values of keys with labels, of keys that
-// had one, and of other sum up to the counts of the source.
+// keyValues has the exported values of a source's keys. The values of keys with labels, of keys
+// that had one, and of other sum up to the counts of the source.
 type keyValues struct {
 	total events
 	last  map[string]events // of the keys that are counted

@@ -60,8 +60,8 @@ func Observe[V any](o pool.Observer[V], t Times) pool.Observer[V] {
 			next.Retried(ctx, class, tk, ran, delay, err)
 		}
 	}
-	failed := func(outcome string, f func(context.Context, string, *task.Task[V], time.Duration, error),
-	) func(context.Context, string, *task.Task[V], time.Duration, error) {
+	type ended = func(context.Context, string, *task.Task[V], time.Duration, error)
+	failed := func(outcome string, f ended) ended {
 		return func(ctx context.Context, class string, tk *task.Task[V], ran time.Duration, err error) {
 			t.Ran(ctx, valid(class), outcome, ran)
 			if f != nil {

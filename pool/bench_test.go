@@ -48,7 +48,11 @@ func BenchmarkSubmit(b *testing.B) {
 				var n atomic.Int64
 				var done sync.WaitGroup
 				done.Add(b.N)
-				p := pool.Func(func(_ context.Context, t *task.Task[job]) error { n.Add(int64(t.Payload.n)); done.Done(); return nil }, &pool.Options[job]{Workers: 4, Queue: task.Options[job]{Capacity: capacity}})
+				p := pool.Func(func(_ context.Context, t *task.Task[job]) error {
+					n.Add(int64(t.Payload.n))
+					done.Done()
+					return nil
+				}, &pool.Options[job]{Workers: 4, Queue: task.Options[job]{Capacity: capacity}})
 				before := goroutineSwitches()
 				submitAll(b, keys, func(j job) { _ = p.Submit(ctx, j.key, j) })
 				done.Wait()

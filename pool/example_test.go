@@ -16,7 +16,10 @@ import (
 func ExampleFunc() {
 	ctx := context.Background()
 
-	p := pool.Func(func(_ context.Context, t *task.Task[int]) error { fmt.Println(t.Key, t.Payload); return nil }, nil)
+	p := pool.Func(func(_ context.Context, t *task.Task[int]) error {
+		fmt.Println(t.Key, t.Payload)
+		return nil
+	}, nil)
 	_ = p.Submit(ctx, "alice", 42)
 	_ = p.StopAndWait(ctx)
 	// Output:

@@ -82,11 +82,11 @@ func Parallel[T any](handlers ...Handler[T]) Handler[T] {
 // is over, the task is done at once.
 //
 // The task runs once among all processes that have its queue open, and survives the end of all of
-// them. What was missed meanwhile is one run. If the handler fails it is tried again as the Policy
-// says, with all attempts anew for each run. If it has failed for good, the task ends as any other:
-// it is buried, until it is kicked, or a dead letter. Put it with a unique key when the program
-// starts, without a TTL or a deadline. The times are as exact as the clocks of the processes: what
-// runs before its time by another clock is done again then.
+// them. All runs missed while no process is there are one run. If the handler fails the task is
+// retried by the Policy, and each run has all attempts. A run that has failed for good ends the
+// task like any other: it is buried, until it is kicked, or a dead letter. Put it with a unique
+// key when the program starts, without a TTL or a deadline. The times are as exact as the clocks
+// of the processes: a run that is early by another clock is repeated at its time.
 func Repeat[V any](next func(put, now time.Time) time.Time, handler Handler[*task.Task[V]]) Handler[*task.Task[V]] {
 	return func(ctx context.Context, t *task.Task[V]) error {
 		if err := handler(ctx, t); err != nil {
@@ -104,8 +104,8 @@ func Repeat[V any](next func(put, now time.Time) time.Time, handler Handler[*tas
 	}
 }
 
-// Every returns a function for Repeat: the next of the times that are d, 2d, 3d and so on after the
-// task was put. It panics if d is not more than 0.
+// Every returns a function for Repeat: the next of the times that are d, 2d, 3d and so on after
+// the task was put. It panics if d is not more than 0.
 func Every(d time.Duration) func(put, now time.Time) time.Time {
 	if d <= 0 {
 		panic(invalid("Every: the duration is %v; it must be more than 0", d))

@@ -224,9 +224,9 @@ func TestInOrderBackoff(t *testing.T) {
 	})
 }
 
-// TestRepeat has two pools that do a task every hour, at the full hours from its put on, however long
-// it takes and how often it fails meanwhile. What is missed while there is no pool is one run. A run
-// that fails for good ends it, until it is kicked.
+// TestRepeat has two pools that do a task every hour, at the full hours from its put on, however
+// long it takes and how often it fails. All runs missed without a pool are one run. A run that
+// fails for good ends the task, until it is kicked.
 func TestRepeat(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		q := openQueue(t, &task.Options[int]{TTR: 20 * time.Minute})
@@ -275,7 +275,9 @@ func TestRepeat(t *testing.T) {
 			require.Equal(t, want, starts)
 			starts = nil
 		}
-		o := pool.Options[int]{Policy: pool.Policy{MaxAttempts: 3, Backoff: pool.Backoff{Base: time.Minute, Max: time.Minute}}}
+		o := pool.Options[int]{Policy: pool.Policy{
+			MaxAttempts: 3, Backoff: pool.Backoff{Base: time.Minute, Max: time.Minute},
+		}}
 		defer set(func() { ends = true }) // or a failure would never end
 		one, two := openNew(t, q, handle, o), openNew(t, q, handle, o)
 		id, err := q.Put(ctx, "a", 0, task.PutOptions{UniqueKey: "hourly"})

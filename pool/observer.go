@@ -33,7 +33,8 @@ type Observer[V any] struct {
 	// delay. Failed: it has failed for good. Cancelled: it was deleted while it ran. Lost: it
 	// could not be settled for another reason, see Stats.
 	Succeeded func(ctx context.Context, class string, t *task.Task[V], ran time.Duration)
-	Retried   func(ctx context.Context, class string, t *task.Task[V], ran, delay time.Duration, err error)
+	Retried   func(ctx context.Context, class string, t *task.Task[V], ran, delay time.Duration,
+		err error)
 	Failed    func(ctx context.Context, class string, t *task.Task[V], ran time.Duration, err error)
 	Cancelled func(ctx context.Context, class string, t *task.Task[V], ran time.Duration, err error)
 	Lost      func(ctx context.Context, class string, t *task.Task[V], ran time.Duration, err error)

@@ -286,7 +286,10 @@ func TestWaitLooksAgain(t *testing.T) {
 					return err
 				}, pool.Options[int]{
 					Workers: 1, Classes: []pool.Class[int]{{Name: "a", Queue: q}, {Name: "b"}},
-					DeadLetters: func(context.Context, *pool.DeadLetter[int]) error { time.Sleep(time.Hour); return nil },
+					DeadLetters: func(context.Context, *pool.DeadLetter[int]) error {
+						time.Sleep(time.Hour)
+						return nil
+					},
 				})
 				o.Class = "b"
 				_, err = p.Put(ctx, "a", 1, o)

@@ -17,7 +17,7 @@ import (
 var ErrMissing = errors.New("there is no Chromium: CHROME_BIN is not set, and neither chromium, chromium-browser nor google-chrome is in PATH")
 
 // Open starts a Chromium without a window. Each context that chromedp.NewContext makes from the
-// one that is returned is a new tab.
+// returned one is a new tab.
 func Open(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	path, err := find()
 	if err != nil {
