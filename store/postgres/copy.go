@@ -8,7 +8,7 @@ import (
 )
 
 const sqlCopy = `COPY fairq.tasks (queue, id, created, round, seq, place, since, ttr, max_attempts, deadline, consumer, ready_at, until, expires, wake,
-	err_code, used, weight, cost, attempts, priority, state, role, takeable, gap, returned, untried, shared, key, kind, unique_key, grp, err_message, metadata, payload)
+	err_code, used, weight, cost, attempts, priority, state, role, front, takeable, gap, returned, untried, hidden, key, kind, unique_key, grp, err_message, metadata, payload)
 FROM STDIN (FORMAT binary)`
 
 // copyData has rows in the binary format of COPY: a header, and for each row the number of its
@@ -23,7 +23,7 @@ func newCopyData(rows int) *copyData {
 
 // add adds a row. The columns are those of sqlCopy.
 func (c *copyData) add(queue int64, r *rows.Row) {
-	c.data = binary.BigEndian.AppendUint16(c.data, 35)
+	c.data = binary.BigEndian.AppendUint16(c.data, 36)
 	for _, n := range [...]int64{
 		queue, int64(r.ID), r.Created, int64(r.Round), int64(r.Seq),
 		int64(r.Place), int64(r.Since),
@@ -40,11 +40,11 @@ func (c *copyData) add(queue int64, r *rows.Row) {
 	c.nullable(int64(r.Weight), 1)
 	c.nullable(r.Cost, 1)
 	c.bigint(int64(r.Attempts))
-	for _, n := range [...]int{r.Priority, int(r.State), int(r.Role)} {
+	for _, n := range [...]int{r.Priority, int(r.State), int(r.Role), int(r.Front)} {
 		c.data = binary.BigEndian.AppendUint32(c.data, 2)
 		c.data = binary.BigEndian.AppendUint16(c.data, uint16(n))
 	}
-	for _, b := range [...]bool{r.Takeable, r.Gap, r.Returned, r.Untried, r.Shared} {
+	for _, b := range [...]bool{r.Takeable, r.Gap, r.Returned, r.Untried, r.Hidden} {
 		c.data = binary.BigEndian.AppendUint32(c.data, 1)
 		c.data = append(c.data, byte(bit(b)))
 	}

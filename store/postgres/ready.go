@@ -14,25 +14,25 @@ var (
 SELECT t.* FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[]) s (priority, round, seq, below)
 CROSS JOIN LATERAL (
 	SELECT ` + columns + `, payload FROM fairq.tasks
-	WHERE queue = $1 AND takeable AND NOT shared AND (priority, round, seq) >= (s.priority, s.round, s.seq) AND priority < s.below
+	WHERE queue = $1 AND takeable AND front <> 1 AND (priority, round, seq) >= (s.priority, s.round, s.seq) AND priority < s.below
 	ORDER BY priority, round, seq, place LIMIT $6 FOR UPDATE SKIP LOCKED
 ) t LIMIT $6`
 
 	// The first tasks of each kind are merged, and then locked in order, so that only returned
-	// tasks are locked. $7 is how many of each are read. Of tasks without a kind only the shared
-	// ones are in the index of kinds. takeable::int keeps the planner from using the index of
+	// tasks are locked. $7 is how many of each are read. Of tasks without a kind only those that
+	// share a turn are in the index of kinds. takeable::int keeps the planner from using the index of
 	// takeable tasks there.
 	sqlReadyKinds = `
 SELECT t.* FROM (
 	SELECT c.id FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $8::bytea[]) s (priority, round, seq, below, kind)
 	CROSS JOIN LATERAL (
 		(SELECT id, priority, round, seq, place FROM fairq.tasks
-		WHERE queue = $1 AND kind = s.kind AND takeable AND (kind <> '' OR shared)
+		WHERE queue = $1 AND kind = s.kind AND takeable AND (kind <> '' OR front = 1)
 			AND (priority, round, seq) >= (s.priority, s.round, s.seq) AND priority < s.below
 		ORDER BY priority, round, seq, place LIMIT $7)
 		UNION ALL
 		(SELECT id, priority, round, seq, place FROM fairq.tasks
-		WHERE s.kind = '' AND queue = $1 AND kind = '' AND takeable AND NOT shared
+		WHERE s.kind = '' AND queue = $1 AND kind = '' AND takeable AND front <> 1
 			AND (priority, round, seq) >= (s.priority, s.round, s.seq) AND priority < s.below
 		ORDER BY priority, round, seq, place LIMIT $7)
 	) c

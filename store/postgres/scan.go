@@ -11,6 +11,8 @@ import (
 	"github.com/fairq/fairq/store/internal/rows"
 )
 
+const inLine = "state = 1 AND front > 0"
+
 // source is the table or index behind an index of package rows.
 type source struct {
 	table  string
@@ -22,15 +24,20 @@ var sources = [rows.NumIndexes]source{
 	rows.TaskID:        {"tasks", []string{"id"}, ""},
 	rows.TaskUniqueKey: {"tasks", []string{"unique_key"}, ""},
 	// see also ready.go
-	rows.TaskReady: {"tasks", []string{"priority", "round", "seq"}, "takeable AND NOT shared"},
+	rows.TaskReady: {"tasks", []string{"priority", "round", "seq"}, "takeable AND front <> 1"},
 	rows.TaskKind:  {table: "tasks"},
 	rows.TaskLine:  {"tasks", []string{"key", "priority", "round", "seq", "place"}, ""},
-	// see also eachStatement
-	rows.TaskParked: {"tasks", []string{"key", "priority", "kind", "place"}, isParked},
-	rows.TaskWake:   {"tasks", []string{"wake"}, "wake IS NOT NULL"},
-	rows.TaskSince:  {"tasks", []string{"coalesce(consumer, 0)", "since"}, "state IN (3, 4)"},
-	rows.TaskState:  {"tasks", []string{"state", "id"}, "state <> 1 AND state <> 3"},
-	rows.TaskGroup:  {"tasks", []string{"grp", "id"}, ""},
+	rows.TaskPlace: {"tasks", []string{"key", "priority", "(front <> 3)", "place"}, inLine},
+	rows.TaskKinds: {"tasks", []string{"key", "kind", "priority", "front", "place"}, inLine},
+	rows.TaskShown: {
+		"tasks",
+		[]string{"key", "(takeable::int)", "id"},
+		inLine + " AND (hidden OR takeable AND front = 3)",
+	},
+	rows.TaskWake:  {"tasks", []string{"wake"}, "wake IS NOT NULL"},
+	rows.TaskSince: {"tasks", []string{"coalesce(consumer, 0)", "since"}, "state IN (3, 4)"},
+	rows.TaskState: {"tasks", []string{"state", "id"}, "state <> 1 AND state <> 3"},
+	rows.TaskGroup: {"tasks", []string{"grp", "id"}, ""},
 
 	rows.KeyName:          {"keys", []string{"key"}, ""},
 	rows.KeyUntil:         {"keys", []string{"until"}, "until IS NOT NULL"},
@@ -75,7 +82,7 @@ func (q *query) compare(fields []string, op string, with rows.Tuple) {
 	q.and("(" + names + ") " + op + " (" + strings.Join(list, ", ") + ")")
 }
 
-// statement returns the query for a range of one prefix or none, or of several values of a field.
+// statement returns the query for a range.
 func statement(queue int64, r *rows.Range, columns string) (string, []any) {
 	in := &sources[r.Index]
 	q := &query{args: []any{queue}}
@@ -83,15 +90,20 @@ func statement(queue int64, r *rows.Range, columns string) (string, []any) {
 	if several {
 		// The rows are looked up one by one, because with = ANY the planner scans a whole queue if
 		// it is nearly empty at planning time.
-		values := q.array(r.Prefixes)
-		q.sql.WriteString("SELECT t.* FROM unnest(" + values + ") u CROSS JOIN LATERAL (")
+		q.sql.WriteString("SELECT t.* FROM " + q.rows(r.Prefixes) + " CROSS JOIN LATERAL (")
 	}
 	q.sql.WriteString("SELECT " + columns + " FROM fairq." + in.table + " WHERE queue = $1")
 	rest := in.fields
 	switch {
 	case several:
-		q.and(in.fields[0] + " = u")
-		rest = rest[1:]
+		n := 1 // also if there are none
+		if len(r.Prefixes) > 0 {
+			n = len(r.Prefixes[0])
+		}
+		for i := range n {
+			q.and(fmt.Sprintf("%s = u.f%d", in.fields[i], i))
+		}
+		rest = rest[n:]
 	case r.Prefixes != nil:
 		for i, x := range r.Prefixes[0] {
 			q.and(in.fields[i] + " = " + q.arg(x))
@@ -124,30 +136,31 @@ func statement(queue int64, r *rows.Range, columns string) (string, []any) {
 	return q.sql.String(), q.args
 }
 
-// array adds the values of prefixes with one field, all as one argument.
-func (q *query) array(prefixes []rows.Tuple) string {
-	if len(prefixes) > 0 {
-		if _, ok := prefixes[0][0].(string); ok {
-			return q.arg(stringsOf(prefixes)) + "::bytea[]"
+// rows adds the values of prefixes, those of each field as one argument, as rows u with the fields
+// f0, f1 and so on.
+func (q *query) rows(prefixes []rows.Tuple) string {
+	if len(prefixes) == 0 {
+		return "unnest(" + q.arg([]int64{}) + "::bigint[]) u (f0)"
+	}
+	var arrays, names []string
+	for f, x := range prefixes[0] {
+		numbers, texts := make([]int64, len(prefixes)), make([][]byte, len(prefixes))
+		_, isText := x.(string)
+		for i, p := range prefixes {
+			if isText {
+				texts[i] = []byte(p[f].(string))
+			} else {
+				numbers[i] = p[f].(int64)
+			}
 		}
+		if isText {
+			arrays = append(arrays, q.arg(texts)+"::bytea[]")
+		} else {
+			arrays = append(arrays, q.arg(numbers)+"::bigint[]")
+		}
+		names = append(names, fmt.Sprintf("f%d", f))
 	}
-	return q.arg(numbersOf(prefixes)) + "::bigint[]"
-}
-
-func stringsOf(prefixes []rows.Tuple) [][]byte {
-	list := make([][]byte, len(prefixes))
-	for i, p := range prefixes {
-		list[i] = []byte(p[0].(string))
-	}
-	return list
-}
-
-func numbersOf(prefixes []rows.Tuple) []int64 {
-	list := make([]int64, len(prefixes))
-	for i, p := range prefixes {
-		list[i] = p[0].(int64)
-	}
-	return list
+	return "unnest(" + strings.Join(arrays, ", ") + ") u (" + strings.Join(names, ", ") + ")"
 }
 
 func (q *query) only(o *rows.Only) {
@@ -182,61 +195,6 @@ func lockOf(r *rows.Range) string {
 // another way, as the locks did.
 func unlocked(sql string) string {
 	return strings.NewReplacer("FOR UPDATE SKIP LOCKED", "OFFSET 0").Replace(sql)
-}
-
-const (
-	// The priorities of a key are looked up one after the other, and so are the priorities and
-	// kinds of its parked tasks. OFFSET 0 makes Postgres look everything up for one of them at a
-	// time.
-	inLines = `
-FROM unnest($2::bytea[]) u (key) CROSS JOIN LATERAL (
-	WITH RECURSIVE p (priority) AS (
-		SELECT (
-			SELECT priority FROM fairq.tasks WHERE queue = $1 AND key = u.key ORDER BY priority LIMIT 1
-		)
-		UNION ALL
-		SELECT (
-			SELECT priority FROM fairq.tasks WHERE queue = $1 AND key = u.key AND priority > p.priority
-			ORDER BY priority LIMIT 1
-		)
-		FROM p WHERE p.priority IS NOT NULL
-	)
-	SELECT priority FROM p WHERE priority IS NOT NULL OFFSET 0
-) l CROSS JOIN LATERAL (`
-
-	isParked = "state = 1 AND NOT takeable AND round = 0"
-	ofKey    = "queue = $1 AND key = u.key AND " + isParked
-	inKinds  = `
-FROM unnest($2::bytea[]) u (key) CROSS JOIN LATERAL (
-	WITH RECURSIVE s (priority, kind) AS (
-		(
-			SELECT priority, kind FROM fairq.tasks WHERE ` + ofKey + `
-			ORDER BY priority, kind LIMIT 1
-		)
-		UNION ALL
-		SELECT next.* FROM s CROSS JOIN LATERAL (
-			SELECT priority, kind FROM fairq.tasks
-			WHERE ` + ofKey + ` AND (priority, kind) > (s.priority, s.kind)
-			ORDER BY priority, kind LIMIT 1
-		) next
-	)
-	SELECT priority, kind FROM s OFFSET 0
-) s CROSS JOIN LATERAL (`
-)
-
-// eachStatement returns the query for a range with Each: of the fronts of lines, or of the tasks
-// parked there.
-func eachStatement(queue int64, r *rows.Range, columns string) (string, []any) {
-	columns = "SELECT " + columns + " FROM fairq.tasks WHERE "
-	if r.Index == rows.TaskParked {
-		return "SELECT t.*" + inKinds + columns + ofKey +
-				" AND priority = s.priority AND kind = s.kind ORDER BY place LIMIT $3) t",
-			[]any{queue, stringsOf(r.Prefixes), r.Limit}
-	}
-	return "SELECT t.*" + inLines + columns +
-			"queue = $1 AND key = u.key AND priority = l.priority AND round >= $3 AND state = $4 OFFSET 0" +
-			") t",
-		[]any{queue, stringsOf(r.Prefixes), r.From[0], int64(r.Only.State)}
 }
 
 // fetched is a range that was read ahead.

@@ -61,11 +61,12 @@ CREATE TABLE fairq.tasks (
 	priority     smallint NOT NULL,
 	state        smallint NOT NULL,
 	role         smallint NOT NULL,
+	front        smallint NOT NULL,
 	takeable     boolean NOT NULL,
 	gap          boolean NOT NULL,
 	returned     boolean NOT NULL,
 	untried      boolean NOT NULL,
-	shared       boolean NOT NULL,
+	hidden       boolean NOT NULL,
 	key          bytea, -- never NULL
 	kind         bytea NOT NULL,
 	unique_key   bytea,
@@ -75,12 +76,14 @@ CREATE TABLE fairq.tasks (
 	payload      bytea,
 	PRIMARY KEY (queue, id)
 );
-CREATE INDEX tasks_ready ON fairq.tasks (queue, priority, round, seq, place) WHERE takeable AND NOT shared;
-CREATE INDEX tasks_kind ON fairq.tasks (queue, kind, priority, round, seq, place) WHERE takeable AND (kind <> '' OR shared);
+CREATE INDEX tasks_ready ON fairq.tasks (queue, priority, round, seq, place) WHERE takeable AND front <> 1;
+CREATE INDEX tasks_kind ON fairq.tasks (queue, kind, priority, round, seq, place) WHERE takeable AND (kind <> '' OR front = 1);
 -- Its condition, which is always true, keeps it from being used for statements that have nothing
 -- to do with keys: when tasks are few, all indexes seem equally good to the planner.
 CREATE INDEX tasks_line ON fairq.tasks (queue, key, priority, round, seq, place) WHERE key IS NOT NULL;
-CREATE INDEX tasks_parked ON fairq.tasks (queue, key, priority, kind, place) WHERE state = 1 AND NOT takeable AND round = 0;
+CREATE INDEX tasks_place ON fairq.tasks (queue, key, priority, (front <> 3), place) WHERE state = 1 AND front > 0;
+CREATE INDEX tasks_kinds ON fairq.tasks (queue, key, kind, priority, front, place) WHERE state = 1 AND front > 0;
+CREATE INDEX tasks_shown ON fairq.tasks (queue, key, (takeable::int), id) WHERE state = 1 AND front > 0 AND (hidden OR takeable AND front = 3);
 CREATE INDEX tasks_wake ON fairq.tasks (queue, wake) WHERE wake IS NOT NULL;
 CREATE INDEX tasks_since ON fairq.tasks (queue, coalesce(consumer, 0), since) WHERE state IN (3, 4);
 CREATE UNIQUE INDEX tasks_unique_key ON fairq.tasks (queue, unique_key) WHERE unique_key IS NOT NULL;

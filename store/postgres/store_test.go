@@ -60,6 +60,21 @@ func TestStore(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) driver.Store { return newTestStore(openTest(t, inBubble)) })
 }
 
+// forgetful is the database of a process that remembers no queue, as if others worked with it too.
+type forgetful struct{ testDB }
+
+func (db forgetful) Begin(ctx context.Context) (rows.Tx, error) {
+	db.heads.Clear()
+	return db.testDB.Begin(ctx)
+}
+
 func TestBacklog(t *testing.T) {
-	storetest.Backlog(t, func(t *testing.T) driver.Store { return newTestStore(openTest(t)) })
+	t.Run("alone", func(t *testing.T) {
+		storetest.Backlog(t, func(t *testing.T) driver.Store { return newTestStore(openTest(t)) })
+	})
+	t.Run("beside others", func(t *testing.T) {
+		storetest.Backlog(t, func(t *testing.T) driver.Store {
+			return rows.New(forgetful{openTest(t)}, rows.Options{MaxPayload: 2 << 20, Poll: 10 * time.Second})
+		})
+	})
 }

@@ -145,7 +145,7 @@ func (v *view) addTasks(r *rows.Range) *[]*rows.Row {
 	switch {
 	case payload:
 		selected += ", payload"
-	case r.Index == rows.TaskParked || r.Each > 0, r.Index != rows.TaskID && r.Lock != rows.NoLock:
+	case r.Each, r.Index != rows.TaskID && r.Lock != rows.NoLock:
 		// They may be kept, see rows.Plan.
 		payload = true
 		selected += fmt.Sprintf(", CASE WHEN octet_length(payload) <= %d THEN payload END", rows.MaxKept)
@@ -158,8 +158,6 @@ func (v *view) addTasks(r *rows.Range) *[]*rows.Row {
 		s.extra, payload = 0, true
 		sql, args = s.statement(v.queue)
 		sql = unlocked(sql)
-	case r.Each > 0:
-		sql, args = eachStatement(v.queue, r, selected)
 	default:
 		sql, args = statement(v.queue, r, selected)
 	}
@@ -168,7 +166,7 @@ func (v *view) addTasks(r *rows.Range) *[]*rows.Row {
 }
 
 const columns = `id, key, kind, unique_key, grp, role, priority, weight, cost, ttr, max_attempts, created, deadline,
-	state, takeable, gap, returned, untried, shared, round, used, seq, place, since, consumer, attempts, ready_at, until, expires, wake, err_code, err_message, metadata`
+	state, takeable, gap, returned, untried, front, hidden, round, used, seq, place, since, consumer, attempts, ready_at, until, expires, wake, err_code, err_message, metadata`
 
 // number is 0 where the database has NULL.
 type number int64
@@ -231,7 +229,7 @@ func (s *scannedRow) columns() []any {
 		&r.ID, (*text)(&r.Key), (*text)(&r.Kind), (*text)(&r.UniqueKey), (*text)(&r.Group), &s.role,
 		&r.Priority, &s.weight,
 		(*numberOrOne)(&r.Cost), (*number)(&r.TTR), &s.maxAttempts, &r.Created, (*number)(&r.Deadline),
-		&s.state, &r.Takeable, &r.Gap, &r.Returned, &r.Untried, &r.Shared, &r.Round, &s.used, &r.Seq,
+		&s.state, &r.Takeable, &r.Gap, &r.Returned, &r.Untried, &r.Front, &r.Hidden, &r.Round, &s.used, &r.Seq,
 		&r.Place, &r.Since, &s.consumer, &s.attempts,
 		(*number)(&r.ReadyAt), (*number)(&r.Until), (*number)(&r.Expires), (*number)(&r.Wake), &s.code,
 		&s.message, (*text)(&r.Metadata),

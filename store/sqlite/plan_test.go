@@ -25,7 +25,7 @@ var may = map[*statement]string{
 
 // wholeQueue is the plan of a step through an index of all tasks. The indexes of taken and buried
 // tasks are short.
-var wholeQueue = regexp.MustCompile(`fairq_tasks(_(ready|kind|key|parked|wake|state|group|unique_key))? \(queue=\?\)`)
+var wholeQueue = regexp.MustCompile(`fairq_tasks(_(ready|kind|key|place|kinds|shown|wake|state|group|unique_key))? \(queue=\?\)`)
 
 // sameTurn orders the tasks of a line that share a turn, which are few, or that have none and are not
 // parked.

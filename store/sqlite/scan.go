@@ -15,20 +15,25 @@ type source struct {
 	where  string // condition for rows in the index, "" for all
 }
 
+const inLine = "state = 1 AND front > 0"
+
 // A rowid includes the queue, so an index of ids has only the field "id".
 var sources = [rows.NumIndexes]source{
 	rows.TaskID:        {"tasks", "", "id", ""},
 	rows.TaskUniqueKey: {"tasks", "tasks_unique_key", "unique_key", "unique_key <> ''"},
 	rows.TaskReady: {
 		"tasks", "tasks_ready", "priority round seq place",
-		"takeable AND NOT shared",
+		"takeable AND front <> 1",
 	},
 	rows.TaskKind: {
-		"tasks", "tasks_kind", "kind priority round seq place", "takeable AND (kind <> '' OR shared)",
+		"tasks", "tasks_kind", "kind priority round seq place", "takeable AND (kind <> '' OR front = 1)",
 	},
-	rows.TaskLine: {"tasks", "tasks_key", `"key" priority round seq place`, ""},
-	rows.TaskParked: {
-		"tasks", "tasks_parked", `"key" priority kind place`, "state = 1 AND NOT takeable AND round = 0",
+	rows.TaskLine:  {"tasks", "tasks_key", `"key" priority round seq place`, ""},
+	rows.TaskPlace: {"tasks", "tasks_place", `"key" priority (front<>3) place`, inLine},
+	rows.TaskKinds: {"tasks", "tasks_kinds", `"key" kind priority front place`, inLine},
+	rows.TaskShown: {
+		"tasks", "tasks_shown", `"key" takeable id`,
+		inLine + " AND (hidden OR takeable AND front = 3)",
 	},
 	rows.TaskWake:  {"tasks", "tasks_wake", "wake", "wake > 0"},
 	rows.TaskSince: {"tasks", "tasks_since", "consumer since", "state IN (3, 4)"},
@@ -65,19 +70,16 @@ var columnsOf = map[string]string{
 // once for each shape, because preparing it takes longer than running it. There are few shapes,
 // because values are no part of it (see TestPreparedOnce).
 type shape struct {
-	index                      rows.Index
-	prefix, each, from, to     int // fields
-	desc, limit, payload       bool
-	state, key, kind, distinct bool // distinct: not rows, but the next value of the first each fields
+	index                rows.Index
+	prefix, from, to     int // fields
+	desc, limit, payload bool
+	state, key, kind     bool
 }
 
 func (s *shape) statement() *statement {
 	in := &sources[s.index]
 	columns, fields := columnsOf[in.table], strings.Fields(in.fields)
-	switch {
-	case s.distinct:
-		columns = strings.Join(fields[s.prefix:s.prefix+s.each], ", ")
-	case s.payload:
+	if s.payload {
 		columns = withPayload
 	}
 	var b strings.Builder
@@ -102,16 +104,13 @@ func (s *shape) statement() *statement {
 		for _, f := range fields[:s.prefix] {
 			where(true, f+" = ?")
 		}
-		where(s.from > 0, tuple(rest, s.from)+" "+s.begin()+" "+tuple(nil, s.from))
+		where(s.from > 0, tuple(rest, s.from)+" >= "+tuple(nil, s.from))
 		where(s.to > 0, tuple(rest, s.to)+" < "+tuple(nil, s.to))
 	}
 	where(in.where != "", in.where)
 	where(s.state, "+state = ?")
 	where(s.key, `+"key" = ?`)
 	where(s.kind, "+kind = ?")
-	if s.distinct {
-		rest = rest[:s.each]
-	}
 	if len(rest) > 0 {
 		desc := ""
 		if s.desc {
@@ -119,21 +118,10 @@ func (s *shape) statement() *statement {
 		}
 		b.WriteString(" ORDER BY " + strings.Join(rest, desc+", ") + desc)
 	}
-	switch {
-	case s.distinct:
-		b.WriteString(" LIMIT 1")
-	case s.limit:
+	if s.limit {
 		b.WriteString(" LIMIT 0 + ?")
 	}
 	return &statement{"read " + in.table, b.String()}
-}
-
-// the comparison with From: for the next value, with the one before
-func (s *shape) begin() string {
-	if s.distinct {
-		return ">"
-	}
-	return ">="
 }
 
 // tuple returns n fields as one value, or if there are none marks for them.
@@ -161,8 +149,8 @@ func (v *view) scan(r *rows.Range, read func(c *cells)) error {
 	return nil
 }
 
-// each is scan for one prefix. Of tasks without a kind only the Shared ones are in the index of
-// kinds; the others are found in the index of all.
+// each is scan for one prefix. Of tasks without a kind only those that share a turn are in the index
+// of kinds; the others are found in the index of all.
 func (v *view) each(r *rows.Range, prefix rows.Tuple, read func(c *cells)) error {
 	if r.Index == rows.TaskKind && prefix[0] == "" {
 		all := *r
@@ -171,52 +159,8 @@ func (v *view) each(r *rows.Range, prefix rows.Tuple, read func(c *cells)) error
 			return err
 		}
 	}
-	if r.Each == 0 {
-		s := &shape{prefix: len(prefix), from: len(r.From), limit: r.Limit > 0}
-		return v.run(r, s, prefix, r.From, read)
-	}
-	inner := *r
-	inner.Each = 0
-	return v.eachValue(r, prefix, func(values rows.Tuple) error {
-		return v.each(&inner, append(prefix[:len(prefix):len(prefix)], values...), read)
-	})
-}
-
-// eachValue calls f with each distinct value of the Each fields of a range. It jumps from one to
-// the next.
-func (v *view) eachValue(r *rows.Range, prefix rows.Tuple, f func(rows.Tuple) error) error {
-	values, err := v.nextValue(r, prefix, nil, r.Each)
-	for err == nil && values != nil {
-		if err = f(values); err != nil {
-			return err
-		}
-		// SQLite begins a search for (a, b) > (?, ?) at the first equal row and walks over all
-		// equal ones. So eachValue jumps to the next b of the same a, or else to the next a.
-		last := values
-		values = nil
-		for n := r.Each - 1; n >= 0 && err == nil && values == nil; n-- {
-			at := append(prefix[:len(prefix):len(prefix)], last[:n]...)
-			values, err = v.nextValue(r, at, last[n:n+1], r.Each-n)
-			if values != nil {
-				values = append(last[:n:n], values...)
-			}
-		}
-	}
-	return err
-}
-
-// nextValue returns the first values of the n fields behind a prefix, greater than after if that
-// is not nil, or nil if there are none.
-func (v *view) nextValue(r *rows.Range, prefix, after rows.Tuple,
-	n int,
-) (values rows.Tuple, err error) {
-	s := &shape{prefix: len(prefix), each: n, from: len(after), distinct: true}
-	err = v.run(&rows.Range{Index: r.Index}, s, prefix, after, func(c *cells) {
-		for range n {
-			values = append(values, c.field())
-		}
-	})
-	return values, err
+	s := &shape{prefix: len(prefix), from: len(r.From), limit: r.Limit > 0}
+	return v.run(r, s, prefix, r.From, read)
 }
 
 // run completes a shape from a range, and runs its statement.

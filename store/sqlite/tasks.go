@@ -16,8 +16,9 @@ func readTask(c *cells, r *rows.Row) {
 	r.TTR, r.MaxAttempts, r.Created, r.Deadline = time.Duration(c.int()), int(c.int()), c.int(),
 		c.int()
 	r.Group, r.State, r.Takeable = c.text(), driver.State(c.int()), c.bool()
-	r.Round, r.Used, r.Seq, r.Gap, r.Returned, r.Untried, r.Shared, r.Place = c.uint(), c.uint(),
-		c.uint(), c.bool(), c.bool(), c.bool(), c.bool(), c.uint()
+	r.Round, r.Used, r.Seq, r.Gap = c.uint(), c.uint(), c.uint(), c.bool()
+	r.Returned, r.Untried, r.Front, r.Hidden = c.bool(), c.bool(), rows.Front(c.int()), c.bool()
+	r.Place = c.uint()
 	r.Since, r.Consumer, r.Attempts = c.uint(), c.uint(), int(c.int())
 	r.ReadyAt, r.Until, r.Expires, r.Wake = c.int(), c.int(), c.int(), c.int()
 	r.Err, r.Metadata = c.error(), c.text()
@@ -41,7 +42,7 @@ func putTask(v *view, r *rows.Row) (err error) {
 		code, message := errorCells(r.Err)
 		n, err = v.session.exec(updateTask,
 			r.Group, int64(r.Priority), int64(r.State), bit(r.Takeable), int64(r.Round), int64(r.Used),
-			int64(r.Seq), bit(r.Gap), bit(r.Returned), bit(r.Untried), bit(r.Shared),
+			int64(r.Seq), bit(r.Gap), bit(r.Returned), bit(r.Untried), int64(r.Front), bit(r.Hidden),
 			int64(r.Place), int64(r.Since), int64(r.Consumer), int64(r.Attempts), r.ReadyAt, r.Until,
 			r.Expires, r.Wake,
 			code, message, v.rowid(r.ID))
@@ -63,7 +64,7 @@ func removeTask(v *view, r *rows.Row) error {
 // insert has a statement with half the arguments for the usual task, because the time to bind them
 // grows with the square of their number.
 func (v *view) insert(r *rows.Row) (int64, error) {
-	rare := r.Kind != "" || r.UniqueKey != "" || r.Group != "" || r.Gap || r.Returned || r.Shared ||
+	rare := r.Kind != "" || r.UniqueKey != "" || r.Group != "" || r.Gap || r.Returned || r.Untried || r.Hidden ||
 		r.Consumer != 0 || r.Attempts != 0 ||
 		r.Deadline != 0 || r.Until != 0 || r.Expires != 0 || r.Wake != 0 || r.Err != nil ||
 		r.Metadata != ""
@@ -71,8 +72,8 @@ func (v *view) insert(r *rows.Row) (int64, error) {
 		return v.session.exec(insertPlain,
 			v.rowid(r.ID), r.Key, int64(r.Priority), int64(r.Weight), r.Cost, int64(r.TTR),
 			int64(r.MaxAttempts), r.Created,
-			int64(r.State), bit(r.Takeable), int64(r.Round), int64(r.Used), int64(r.Seq), int64(r.Place),
-			int64(r.Since),
+			int64(r.State), bit(r.Takeable), int64(r.Round), int64(r.Used), int64(r.Seq), int64(r.Front),
+			int64(r.Place), int64(r.Since),
 			r.ReadyAt, r.Payload, v.queue)
 	}
 	code, message := errorCells(r.Err)
@@ -81,7 +82,7 @@ func (v *view) insert(r *rows.Row) (int64, error) {
 		r.Cost, int64(r.TTR),
 		int64(r.MaxAttempts), r.Created, r.Deadline,
 		r.Group, int64(r.State), bit(r.Takeable), int64(r.Round), int64(r.Used), int64(r.Seq),
-		bit(r.Gap), bit(r.Returned), bit(r.Untried), bit(r.Shared), int64(r.Place), int64(r.Since),
+		bit(r.Gap), bit(r.Returned), bit(r.Untried), int64(r.Front), bit(r.Hidden), int64(r.Place), int64(r.Since),
 		int64(r.Consumer), int64(r.Attempts), r.ReadyAt, r.Until, r.Expires, r.Wake, code, message,
 		r.Metadata, r.Payload, v.queue)
 }

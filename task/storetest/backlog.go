@@ -30,7 +30,7 @@ const (
 
 var backlogs = []backlog{
 	{"tasks", 32_000, 4000, false, func(int, *task.Entry[string]) {}},
-	{"taken tasks", 4000, 4000, true, func(int, *task.Entry[string]) {}},
+	{"taken tasks", 4000, 1000, true, func(int, *task.Entry[string]) {}},
 	{"priorities", 2000, 2000, false, func(i int, t *task.Entry[string]) { t.Options.Priority = i + 1 }},
 	{"kinds", 2000, 2000, false, func(i int, t *task.Entry[string]) { t.Options.Kind = fmt.Sprint(i) }},
 	{"keys", 20_000, 2000, false, func(i int, t *task.Entry[string]) { t.Key = fmt.Sprint(i) }},

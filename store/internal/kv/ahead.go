@@ -22,12 +22,12 @@ func (v *view) points(r *rows.Range) [][]byte {
 }
 
 // Fetch implements rows.View. It reads all at once that is known by now: rows that are named by
-// their primary keys, and of others the entries of indexes.
+// their primary keys, and of others the entries of indexes. Of ranges with Each, which are short, it
+// then reads the rows.
 func (v *view) Fetch(ranges ...rows.Range) error { return v.fetch(nil, ranges) }
 
 func (v *view) fetch(spans []Span, ranges []rows.Range) error {
 	var keys [][]byte
-	var all []values
 	for _, r := range ranges {
 		apart := v.takesApart(&r)
 		points := v.points(&r)
@@ -42,60 +42,24 @@ func (v *view) fetch(spans []Span, ranges []rows.Range) error {
 			continue
 		}
 		for _, at := range v.beginnings(&r) {
-			if r.Each == 0 {
-				spans = append(spans, v.span(&r, at))
-				continue
-			}
-			spans = append(spans, seek(at, at))
-			all = append(all, values{at, at, r})
+			spans = append(spans, v.span(&r, at))
 		}
 	}
 	if err := v.tx.Fetch(keys, spans...); err != nil {
 		return v.fail("read", nil, err)
 	}
-	return v.fetchEach(all)
-}
-
-// values are those in a range of tasks with Each that come behind the key from.
-type values struct {
-	at, from []byte
-	rows.Range
-}
-
-// fetchEach reads what there is for each value of some ranges, of which the first were sought. In
-// one exchange it reads the entries of a value of each range, and seeks the next; in the last one
-// it reads the rows.
-func (v *view) fetchEach(all []values) error {
-	var keys [][]byte
-	for len(all) > 0 {
-		var spans []Span
-		left := all[:0]
-		for _, next := range all {
-			at, err := v.nextValue(next.from, next.at, next.Each)
-			if err != nil {
-				return err
-			}
-			if at == nil {
-				continue
-			}
-			next.from = behind(at)
-			spans = append(spans, v.span(&next.Range, at), seek(next.from, next.at))
-			left = append(left, next)
+	keys = nil
+	for _, r := range ranges {
+		if !r.Each {
+			continue
 		}
-		if err := v.tx.Fetch(nil, spans...); err != nil {
-			return v.fail("read", nil, err)
+		found, err := table[rows.Row]{v, &tasks}.find(&r)
+		if err != nil {
+			return err
 		}
-		for i, next := range left {
-			var found [][]byte
-			for e, err := range v.scan(spans[2*i]) {
-				if err != nil {
-					return err
-				}
-				found = append(found, table[rows.Row]{v, &tasks}.primary(e.Key))
-			}
-			keys = append(keys, v.withPayloads(found, &next.Range)...)
+		for _, h := range found {
+			keys = append(keys, v.withPayloads([][]byte{table[rows.Row]{v, &tasks}.primary(h.key)}, &r)...)
 		}
-		all = left
 	}
 	return v.fail("read", nil, v.tx.Fetch(keys))
 }

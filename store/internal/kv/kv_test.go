@@ -115,11 +115,11 @@ func fill(t *testing.T, m *memory) {
 	require.NoError(t, err)
 	for state := driver.Ready; state <= driver.Held; state++ {
 		r := set(new(rows.Row), 100*int(state))
-		r.Was, r.State, r.Takeable, r.Shared = 0, state, state == driver.Ready, false
+		r.Was, r.State, r.Takeable, r.Hidden, r.Front = 0, state, state == driver.Ready, false, rows.AtFront
 		put(t, v.Tasks(), rows.TaskID, r)
 	}
 	parked := set(new(rows.Row), 600)
-	parked.Was, parked.State, parked.Round, parked.Takeable = 0, driver.Ready, 0, false
+	parked.Was, parked.State, parked.Round, parked.Takeable, parked.Front = 0, driver.Ready, 0, false, rows.Parked
 	put(t, v.Tasks(), rows.TaskID, parked)
 	k := set(new(rows.Key), 0)
 	k.Oldest = 0 // it is not in the table

@@ -210,15 +210,12 @@ func (t table[R]) find(r *rows.Range) ([]hit[R], error) {
 	var hits []hit[R]
 	all := t.beginnings(r)
 	for _, at := range all {
-		err := t.each(at, r.Each, func(at []byte) (err error) {
-			hits, err = t.scan(hits, r, at)
-			return err
-		})
-		if err != nil {
+		var err error
+		if hits, err = t.scan(hits, r, at); err != nil {
 			return nil, err
 		}
 	}
-	if len(all) > 1 && r.Each == 0 {
+	if len(all) > 1 && !r.Each {
 		slices.SortFunc(hits, func(a, b hit[R]) int {
 			if r.Desc {
 				a, b = b, a

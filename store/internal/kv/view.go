@@ -64,39 +64,6 @@ func (v *view) Number() (uint64, error) {
 	return n, nil
 }
 
-// each calls f with the beginnings of keys: one for each value of the n elements that follow at. It
-// seeks from one value to the next, and does not read the keys between.
-func (v *view) each(at []byte, n int, f func(at []byte) error) error {
-	if n == 0 {
-		return f(at)
-	}
-	for from := at; ; {
-		next, err := v.nextValue(from, at, n)
-		if next == nil || err != nil {
-			return err
-		}
-		if err := f(next); err != nil {
-			return err
-		}
-		from = behind(next)
-	}
-}
-
-// nextValue returns how the first key behind one of those begins that begin like another: with n
-// more elements than that. It returns nil if there is none.
-func (v *view) nextValue(from, at []byte, n int) (next []byte, err error) {
-	for e, err := range v.scan(seek(from, at)) {
-		if err != nil {
-			return nil, err
-		}
-		next = e.Key[:len(at)+sizeOf(e.Key[len(at):], n)]
-	}
-	return next, nil
-}
-
-// seek returns the first key behind one of those that begin like another.
-func seek(from, at []byte) Span { return Span{From: from, To: behind(at), Limit: 1} }
-
 // LastRound implements rows.View. It reads index entries only. Some engines read a whole span to
 // read it backwards, so it begins at the last round that this process knows. If no entry is there
 // any more, the line was made shorter, and has to be read from its end.

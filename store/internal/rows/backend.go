@@ -57,6 +57,8 @@ func (b *backend) Put(ctx context.Context, tasks []driver.New, ids []driver.ID) 
 				switch {
 				case q.putsBehind && (q.store.traits.Optimistic || q.behind[at]):
 					p.Puts = append(p.Puts, at)
+				case q.frontsOnly:
+					p.Fronts, p.weight = append(p.Fronts, at), max(p.weight, tasks[i].Weight)
 				case q.byKey():
 					p.Keys = append(p.Keys, l.Key)
 				}

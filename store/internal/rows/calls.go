@@ -37,43 +37,18 @@ func RowRange(payload bool, lock Lock, ids ...uint64) Range {
 // KeyRange is the rows that some keys have in the table of keys.
 func KeyRange(keys []string) Range { return Range{Index: KeyName, Prefixes: each(keys)} }
 
-// FrontRange is the tasks of some keys that are Ready and have a Round, whether Takeable or not.
-func FrontRange(keys []string, payload bool) Range {
-	return Range{
-		Index: TaskLine, Prefixes: each(keys), Each: 1, From: Tuple{int64(1)},
-		Only: Only{State: driver.Ready}, Payload: payload,
+// FirstRange is the first n tasks with each of some prefixes in TaskPlace, TaskKinds or TaskShown.
+func FirstRange(i Index, prefixes []Tuple, n int, payload bool) Range {
+	return Range{Index: i, Prefixes: prefixes, Each: true, Limit: n, Payload: payload}
+}
+
+// lastParkedRange is the last task that is Parked of each of some kinds in lines.
+func lastParkedRange(lock Lock, of ...lineKind) Range {
+	prefixes := make([]Tuple, len(of))
+	for i, at := range of {
+		prefixes[i] = Tuple{at.Key, at.kind, num(at.Priority), num(Parked)}
 	}
-}
-
-// ParkedRange is the first n tasks of each line and kind of some keys that are Ready, not
-// Takeable, and have no Round.
-func ParkedRange(keys []string, n int, payload bool) Range {
-	return Range{Index: TaskParked, Prefixes: each(keys), Each: 2, Limit: n, Payload: payload}
-}
-
-// Parked returns the first n tasks of a line and kind that are in ParkedRange.
-func (v Calls) Parked(l Line, kind string, n int, payload bool) ([]*Row, error) {
-	return v.Rows(Range{
-		Index: TaskParked, Prefixes: at(l.Key, num(l.Priority), kind), Limit: n, Payload: payload,
-	})
-}
-
-// parkedKeysRange is the first task of each line and kind of the keys of puts that is in ParkedRange.
-func parkedKeysRange(puts []lineKind) Range {
-	keys := make([]string, len(puts))
-	for i, at := range puts {
-		keys[i] = at.Key
-	}
-	slices.Sort(keys)
-	return ParkedRange(slices.Compact(keys), 1, false)
-}
-
-// lastParkedRange is the last task of a line and kind that is in ParkedRange. It has to stay there.
-func lastParkedRange(of lineKind) Range {
-	return Range{
-		Index: TaskParked, Prefixes: at(of.Key, num(of.Priority), of.kind), Desc: true, Limit: 1,
-		Lock: ForShare,
-	}
+	return Range{Index: TaskKinds, Prefixes: eachOnce(prefixes), Each: true, Desc: true, Limit: 1, Lock: lock}
 }
 
 // AliveRange is consumers that must not go before the end of the transaction.
@@ -196,8 +171,9 @@ func (v Calls) InGroup(group string, id uint64, n int) ([]*Row, error) {
 }
 
 // Deletable returns tasks of a State, Key and Kind, at least n if there are as many, and whether these
-// are all that come after ListOptions.After. Those of a key are in no order of ids: the parked ones
-// come first, of which there may be very many with the same round in TaskLine.
+// are all that come after ListOptions.After. Those of a key are in no order of ids: the ready ones
+// of a queue with fronts come first, the last ones before those at the front, which get a turn
+// each when one of them goes.
 func (v Calls) Deletable(o driver.ListOptions, n int) (found []*Row, all bool, err error) {
 	o.Limit = n
 	if o.Key == nil {
@@ -205,10 +181,12 @@ func (v Calls) Deletable(o driver.ListOptions, n int) (found []*Row, all bool, e
 		return found, len(found) < n, err
 	}
 	if o.State == 0 || o.State == driver.Ready {
-		parked, err := v.Rows(ParkedRange([]string{*o.Key}, n, false))
-		parked = slices.DeleteFunc(parked, func(r *Row) bool { return o.Kind != nil && r.Kind != *o.Kind })
-		if len(parked) > 0 || err != nil {
-			return parked, false, err
+		ready := Range{Index: TaskPlace, Prefixes: at(*o.Key), Desc: true, Limit: n}
+		if o.Kind != nil {
+			ready.Index, ready.Prefixes = TaskKinds, at(*o.Key, *o.Kind)
+		}
+		if found, err = v.Rows(ready); len(found) > 0 || err != nil {
+			return found, false, err
 		}
 	}
 	found, err = v.Rows(Range{Index: TaskLine, Prefixes: at(*o.Key), Limit: n, Only: Only{State: o.State, Kind: o.Kind}})
@@ -260,28 +238,6 @@ func (v Calls) listTaken(o driver.ListOptions) ([]*Row, error) {
 	slices.SortFunc(found, func(a, b *Row) int { return cmp.Compare(a.ID, b.ID) })
 	// By now others may have changed what was not locked.
 	return slices.DeleteFunc(found, func(r *Row) bool { return r.State != driver.Taken }), err
-}
-
-// Lines returns the rows that some keys have in the table of keys, and if parked is not 0, the
-// tasks of FrontRange and ParkedRange.
-func (v Calls) Lines(
-	keys []string, parked int, payload bool,
-) (found []*Key, ready []*Row, err error) {
-	ranges := []Range{KeyRange(keys)}
-	if parked > 0 {
-		ranges = append(ranges, FrontRange(keys, payload), ParkedRange(keys, parked, payload))
-	}
-	if err = v.Fetch(ranges...); err == nil {
-		found, err = v.Keys().Scan(ranges[0])
-	}
-	for _, r := range ranges[1:] {
-		if err == nil {
-			var some []*Row
-			some, err = v.Rows(r)
-			ready = append(ready, some...)
-		}
-	}
-	return found, ready, err
 }
 
 // Next returns the first task of a line that is Ready and comes after a round and seq.

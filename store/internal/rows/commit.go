@@ -66,9 +66,11 @@ type wants struct {
 	Take   int      // tasks that pass the Filter
 	Filter Filter
 	Alive  []uint64   // consumers
-	Keys   []string   // in order and each once, as soon as all is said
+	Keys   []string   // whose rows are asked for
 	Lines  []Line     // whose accounts are asked for
 	Puts   []lineKind // where a task is put that probably stays behind, see staysBehind
+	Fronts []lineKind // where one is put that may not
+	weight int        // the greatest of their keys
 }
 
 // forDriver returns the plan as a driver gets it. No value is in a range twice.
@@ -99,10 +101,10 @@ func (w *wants) ranges(q *queue, h *Head) (ranges []Range) {
 	}
 	if q.guardsFronts() {
 		for _, at := range w.Puts {
-			ranges = append(ranges, lastParkedRange(at))
+			ranges = append(ranges, lastParkedRange(ForShare, at)) // it has to stay there
 		}
 	} else if puts := h.unknownPuts(w.Puts); len(puts) > 0 {
-		ranges = append(ranges, parkedKeysRange(puts))
+		ranges = append(ranges, lastParkedRange(NoLock, puts...))
 	}
 	if ids := w.unread(h); len(ids) > 0 {
 		ranges = append(ranges, RowRange(false, ForUpdate, ids...))
@@ -116,13 +118,9 @@ func (w *wants) ranges(q *queue, h *Head) (ranges []Range) {
 		}
 		ranges = append(ranges, lastRange(l, 0), servedRange(l))
 	}
-	if keys := h.unknown(w.Keys, q.frontsOnly); len(keys) > 0 {
-		ranges = append(ranges, KeyRange(keys))
-		if q.frontsOnly {
-			ranges = append(ranges, FrontRange(keys, false), ParkedRange(keys, parkedAtFirst, false))
-		}
-	}
-	return ranges
+	ranges = append(ranges, frontRanges(h.unknownKeys(w.Keys), nil, 0, false)...)
+	keys, spans := h.unknownFronts(q, w.Fronts)
+	return append(ranges, frontRanges(keys, spans, w.weight, false)...)
 }
 
 // unread returns the ids of tasks that are wanted and not known.

@@ -240,14 +240,12 @@ type Table[R any] interface {
 // rows of the index. The fields that follow are compared with From and To, as far as these go.
 //
 // A range is read in the order of the fields that follow the prefix, so rows of several prefixes
-// are merged. (Rows that have all these fields in common may come in any order.) But if Each is
-// not 0, then Limit is for each prefix and each value of so many fields that follow it, From and
-// To are about the fields after these, and the order of the whole is not defined. The driver
-// finds one such value after the other, and passes over what is between them.
+// are merged. (Rows that have all these fields in common may come in any order.) But with Each the
+// Limit is for each prefix, and only the order of those with the same prefix is defined.
 type Range struct {
 	Index    Index
 	Prefixes []Tuple // all of the same length, each once
-	Each     int
+	Each     bool
 	From     Tuple // the first that is in the range, nil if it is not bounded
 	To       Tuple // the first that is not, nil if it is not bounded
 	Desc     bool  // the last come first

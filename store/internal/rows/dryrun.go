@@ -28,7 +28,7 @@ func (u *unit) dryRun(takes int) *unit {
 	q := newQueue(u.q.store, u.q.number, u.q.name, u.q.settings)
 	q.joined = true
 	plan := &wants{Plan: Plan{Exclusive: true}, Take: takes, Filter: everything}
-	return &unit{q: q, v: Calls{v}, plan: plan, head: &head, now: u.now, unsaved: map[*Key]bool{}}
+	return &unit{q: q, v: Calls{v}, plan: plan, head: &head, now: u.now, unsaved: map[*Key]bool{}, moved: map[uint64]*Row{}}
 }
 
 func (t *dryRun) Head() *Head { return t.head }

@@ -1,7 +1,6 @@
 package rows
 
 import (
-	"maps"
 	"math"
 	"slices"
 
@@ -17,7 +16,7 @@ import (
 //
 //   - Those at the front of a line are the first in the order of Place, but for those of further
 //     kinds, and their turns are in that order too.
-//   - Those of further kinds are Shared. Their turns are none after the last one of the front. They
+//   - Those of further kinds share a turn. Their turns are none after the last one of the front. They
 //     may be Takeable though others would not be: see isNext.
 //   - They are Takeable unless their key is blocked. Where many keys get blocked and free again all the
 //     time, with MaxInFlightPerKey, one is so only if no line of its key before its own has a task of
@@ -40,20 +39,17 @@ func (u *unit) updateFront(changed *Row, left, used turn) {
 		return
 	}
 	l, weight := changed.line(), changed.Weight
+	u.readFronts(u.readsPayload(), weight, changed.lineKind())
 	if u.q.countsKeys {
 		weight = u.key(l.Key).Weight
 	}
 	u.finishFront(l)
-	u.firstOf(l, 0) // so that a kind that the line has no more is known to have gone
-	misplaced := u.misplaced(l.Key)
-	if slices.ContainsFunc(misplaced, func(r *Row) bool { return r.Priority != l.Priority }) {
-		u.do(&work{What: blockFronts, Name: []byte(l.Key)})
-	}
-	line := u.head.readyTasks[l.Key].line(l.Priority)
 	turns := []turn{left}
-	for _, r := range line.front {
+	front, _, _ := u.line(l)
+	for _, r := range front {
 		turns = append(turns, r.turn())
 	}
+	latest := slices.MaxFunc(append(turns, used), turn.compare)
 	turns = slices.DeleteFunc(turns, func(t turn) bool { return t == turn{} || t == used })
 	slices.SortFunc(turns, turn.compare)
 	turns = slices.Compact(turns)
@@ -62,23 +58,55 @@ func (u *unit) updateFront(changed *Row, left, used turn) {
 	for len(turns) < len(first) {
 		turns = append(turns, u.frontTurn(first[len(turns)], weight, turns, used))
 	}
-	w := &work{What: moveFront, Name: []byte(l.Key), Place: [4]int64{num(l.Priority)}, Front: n, Turns: turns}
-	kinds := []string{changed.Kind}
-	for _, r := range misplaced {
-		kinds = append(kinds, r.Kind)
-	}
-	if !u.moveFront(w, u.maxRows()-u.written, kinds...) {
+	w := &work{What: moveFront, Name: []byte(l.Key), Place: [4]int64{num(l.Priority)}, Front: n, Turns: turns, Kind: []byte(changed.Kind)}
+	w.Late = len(first) > 0 && turns[len(first)-1].compare(latest) < 0
+	if !u.moveFront(w, changed, u.maxRows()-u.written) {
 		u.leaveWork(w)
+	}
+	if u.q.limitsInFlight {
+		u.updateShown(changed)
 	}
 	if u.q.guardsFronts() && len(first) < n {
 		_, err := u.v.Tasks().Scan(Range{
-			Index: TaskParked, Prefixes: at(l.Key, num(l.Priority)), Lock: NoMore,
+			Index: TaskPlace, Prefixes: at(l.Key, num(l.Priority)), Lock: NoMore,
 		})
 		check(err)
 	}
 }
 
-// staysBehind tells whether a task that is put comes behind others of its line and kind that are
+// updateShown hides or shows fronts of other lines, if the key of a task that has changed is blocked
+// now or is not any more, or its line is the first of its kind or is not any more.
+func (u *unit) updateShown(changed *Row) {
+	key, at := changed.Key, changed.lineKind()
+	if wrong := shownSpan(key, u.blocked(key)); len(u.firsts(wrong, 1).rows) > 0 {
+		u.do(&work{What: blockFronts, Name: []byte(key)})
+	}
+	front, rest, _ := u.line(at.Line)
+	isOther := func(r *Row) bool { return r.Kind == at.kind && r.ID != changed.ID }
+	if slices.ContainsFunc(front, isOther) || slices.ContainsFunc(rest, isOther) {
+		return // there were tasks of its kind in the line before, and are now
+	}
+	var next *Row // in another line
+	switch here := u.firsts(kindSpan(at), 2).rows; {
+	case len(here) == 0:
+		next = u.firstOfKind(key, at.kind)
+	case len(here) == 1 && here[0].ID == changed.ID && !u.isAlone(changed):
+		if all := u.firsts(ofKind(key, at.kind), 2).rows; all[0].ID == changed.ID && len(all) > 1 {
+			next = all[1]
+		}
+	}
+	if next != nil && next.Priority > changed.Priority {
+		u.do(&work{What: showKind, Name: []byte(key), Place: [4]int64{num(next.Priority)}, Kind: []byte(at.kind)})
+	}
+}
+
+// isAlone reports whether a task is known to be the only ready one of its key.
+func (u *unit) isAlone(r *Row) bool {
+	all := u.firsts(keySpan(r.Key), 1)
+	return !all.more && len(all.rows) == 1 && all.rows[0].ID == r.ID
+}
+
+// staysBehind reports whether a task that is put comes behind others of its line and kind that are
 // parked. Then it is parked too, and changes nothing else: the front is what it must be as long as
 // any is parked.
 //
@@ -89,9 +117,9 @@ func (u *unit) updateFront(changed *Row, left, used turn) {
 // do, and prepare has looked for one.
 func (u *unit) staysBehind(at lineKind, place uint64) bool {
 	if !u.q.guardsFronts() {
-		return u.q.putsBehind && u.behind[at]
+		return u.q.putsBehind && (u.behind[at] || u.head.hasParked(at))
 	}
-	last := must(one(u.v.Rows(lastParkedRange(at))))
+	last := must(one(u.v.Rows(lastParkedRange(ForShare, at))))
 	return last != nil && last.Place < place
 }
 
@@ -110,95 +138,105 @@ func (u *unit) notePut(r *Row, behind bool) {
 }
 
 // moveFront gives a line's turns to its first tasks, as many as w.Front, and has the first one of
-// each further kind share a turn. Of the other tasks only those of some kinds, and of the kinds of
-// tasks that get or lose turns or share one that is too late, can be other than they must be; no kinds
-// means all. Of tasks after the first w.Front it writes n at most, and of all only frontBytes when the
-// transaction is large, unless n is no limit. It tells whether that was enough.
-func (u *unit) moveFront(w *work, n int, kinds ...string) (done bool) {
-	l := Line{string(w.Name), int(w.Place[0])}
-	defer u.countFront(l.Key)
+// each further kind share a turn. Of the other tasks only those of w.Kind, as changed is, those that
+// lose their turns, and with w.Late those that share one which is too late, can be other than they
+// must be: of a kind that has a task at the front none shares a turn. Of tasks after the first w.Front it writes n at most, and of all only frontBytes
+// when the transaction is large, unless n is no limit. It reports whether that was enough. If it was
+// not, it is called again, without changed.
+func (u *unit) moveFront(w *work, changed *Row, n int) (done bool) {
+	l, kind := Line{string(w.Name), int(w.Place[0])}, string(w.Kind)
+	defer u.countFront(l)
 	first := u.firstOf(l, w.Front)
-	line := u.head.readyTasks[l.Key].line(l.Priority)
-	if kinds == nil {
-		kinds = slices.Collect(maps.Keys(line.kinds))
-	}
+	front, rest, more := u.line(l)
 	var last turn
-	atFront, of := map[uint64]bool{}, map[string]bool{}
-	changes := make([]frontChange, 0, len(first)+2)
+	end := uint64(0) // the place of the last one of these
 	for i, r := range first {
-		last = w.Turns[i]
-		changes = append(changes, frontChange{r, last, false})
-		atFront[r.ID], of[r.Kind] = true, true
-		if r.Round == 0 || r.Shared {
-			kinds = append(kinds, r.Kind)
+		last, end = w.Turns[i], r.Place
+	}
+	of := map[string]bool{} // kinds whose first task is known to be at the front or to share a turn
+	has := func(kind string) bool {
+		of[kind] = of[kind] || slices.ContainsFunc(first, func(r *Row) bool { return r.Kind == kind })
+		return of[kind]
+	}
+	// What is known changes with each write.
+	rest = slices.DeleteFunc(slices.Clone(rest), func(r *Row) bool { return r.Place <= end })
+	if isFirst := changed != nil && changed.Place <= end; more && (changed == nil || isFirst || !has(kind)) {
+		// Of the kind, is that one known which was the first of the others until now?
+		known := func(r *Row) bool {
+			return r.Kind == kind && changed != nil && (changed.State != driver.Ready || isFirst || r.Place < changed.Place)
+		}
+		if !slices.ContainsFunc(rest, known) {
+			rest = slices.DeleteFunc(rest, func(r *Row) bool { return r.Kind == kind })
+			rest = append(rest, u.restOf(lineKind{l, kind}, end)...)
 		}
 	}
-	behind := slices.Clone(line.front)
-	behind = slices.DeleteFunc(behind, func(r *Row) bool { return atFront[r.ID] })
-	for _, r := range behind {
-		kinds = append(kinds, r.Kind)
-	}
-	for _, r := range line.rest { // the last turn may be an earlier one now
-		if r.Shared && r.turn().compare(last) > 0 {
-			kinds = append(kinds, r.Kind)
-		}
-	}
-	slices.Sort(kinds)
-	for _, kind := range slices.Compact(kinds) {
-		var rest []*Row
-		for _, r := range behind {
-			if r.Kind == kind {
+	rest = append(rest, slices.DeleteFunc(slices.Clone(front), func(r *Row) bool { return r.Place <= end })...)
+	if w.Late && more {
+		for _, r := range must(u.v.Rows(Range{
+			Index: TaskLine, Prefixes: at(l.Key, num(l.Priority)), From: Tuple{num(last.Round), num(last.Seq + 1)}, Only: Only{State: driver.Ready},
+		})) {
+			if r.Place > end && !slices.ContainsFunc(rest, func(o *Row) bool { return o.ID == r.ID }) {
 				rest = append(rest, r)
 			}
 		}
-		if p := line.kinds[kind]; p != nil {
-			rest = append(rest, p.rest...)
-		}
-		slices.SortFunc(rest, byPlace)
-		shared := of[kind]
-		for _, r := range rest {
-			switch {
-			case atFront[r.ID]:
-			case !shared && r.Shared && r.turn().compare(last) <= 0:
-				shared = true // whoever finds it gives it the last turn: see isNext
-				changes = append(changes, frontChange{r, r.turn(), true})
-			case !shared:
-				shared = true
-				changes = append(changes, frontChange{r, last, true})
-			case r.Round != 0:
-				changes = append(changes, frontChange{r, turn{}, false})
-			}
-		}
 	}
+	slices.SortFunc(rest, byPlace)
 	begun := u.bytes
-	for i, c := range changes {
-		r := c.Row
-		takeable := c.turn != turn{} && (u.shows(r) || c.shared && r.Shared && r.Takeable)
-		if r.Takeable == takeable && r.turn() == c.turn && r.Shared == c.shared {
-			continue
-		}
-		if n < math.MaxInt && u.isLarge() && u.bytes-begun >= frontBytes {
+	isLarge := func() bool { return n < math.MaxInt && u.isLarge() && u.bytes-begun >= frontBytes }
+	for i, r := range first {
+		if isLarge() {
 			return false
 		}
-		if i >= len(first) {
-			if n <= 0 {
-				return false
-			}
-			n--
+		u.setTurn(r, w.Turns[i], AtFront)
+	}
+	for _, r := range rest {
+		var to turn
+		front := Parked
+		switch {
+		case has(r.Kind) && r.Round == 0:
+			continue
+		case has(r.Kind):
+		case r.Front == Shares && r.turn().compare(last) <= 0: // whoever finds it gives it the last turn: see isNext
+			of[r.Kind] = true
+			continue
+		default:
+			of[r.Kind] = true
+			to, front = last, Shares
 		}
-		r.Takeable = r.Takeable && r.Shared == c.shared // else others may wait for it
-		r.setTurn(c.turn)
-		r.Shared = c.shared
-		u.setTakeable(r, takeable)
+		if n <= 0 || isLarge() {
+			return false
+		}
+		n--
+		u.setTurn(r, to, front)
 	}
 	return true
 }
 
-// frontChange is what becomes of a task when a front moves.
-type frontChange struct {
-	*Row
-	turn   turn
-	shared bool
+// setTurn gives a task that is known a turn, and writes it if it is not so already.
+func (u *unit) setTurn(known *Row, to turn, front Front) {
+	is, blocked := front != Parked && u.isFirst(known), u.blocked(known.Key)
+	if known.turn() == to && known.Front == front && known.Takeable == (is && !blocked) && known.Hidden == (is && blocked) {
+		return
+	}
+	r := *known
+	r.setTurn(to)
+	r.Front = front
+	u.show(&r, is)
+	if r.Takeable && !(known.Takeable && known.Front == front) {
+		u.canBeTaken(&r) // for others may wait for it
+	}
+	u.writeTurn(&r)
+}
+
+// restOf returns the tasks of a kind in a line, behind a place, that share a turn, and the first ones
+// that are parked: one at least if there is one.
+func (u *unit) restOf(at lineKind, end uint64) []*Row {
+	f := u.firsts(kindSpan(at), 0)
+	isNext := func(r *Row) bool { return r.Front == AtFront || r.Front == Parked && r.Place > end }
+	for f.more && !slices.ContainsFunc(f.rows, isNext) {
+		u.readMore(kindSpan(at), f, 0)
+	}
+	return slices.DeleteFunc(slices.Clone(f.rows), func(r *Row) bool { return r.Front == AtFront || r.Place <= end })
 }
 
 // isNext reports whether a task that was found is the next one of its key. One that shares a turn
@@ -206,34 +244,50 @@ type frontChange struct {
 // it at once would be a write for each kind whenever a task of the key is taken. So whoever finds
 // it does that, and looks again.
 func (u *unit) isNext(r *Row) bool {
-	if !r.Shared {
+	if r.Front != Shares {
 		return true
 	}
-	u.read(false, r.Key)
-	shows, front := u.shows(r), u.head.readyTasks[r.Key].line(r.Priority).front
-	last := front[len(front)-1].turn()
+	u.readFronts(false, r.Weight, r.lineKind())
+	front, _, _ := u.line(r.line())
+	last, shows := front[len(front)-1].turn(), !u.blocked(r.Key) && u.isFirst(r)
 	switch {
 	case shows && (r.turn() == last || u.room(1) == 0):
 		return true
 	case shows:
 		r.setTurn(last)
-		r.Shared = true
+		r.Front = Shares
 	case u.room(1) == 0:
 		u.passed[r.ID] = true
 		return false
 	}
-	u.setTakeable(r, shows)
-	u.countFront(r.Key)
+	u.show(r, u.isFirst(r))
+	u.writeTurn(r)
+	u.countFront(r.line())
 	return false
 }
 
-// countFront has the row of a key written whenever its front may have changed, and be there as long
-// as there is a front, where a put that stays behind it relies on that: see staysBehind.
-func (u *unit) countFront(key string) {
+// isFirst reports whether no line of a key before that of a task has one of its kind. Where keys are
+// not blocked all the time that does not matter: see above.
+func (u *unit) isFirst(r *Row) bool {
+	if !u.q.limitsInFlight || r.Priority == 0 || u.firsts(keySpan(r.Key), 1).rows[0].Priority == r.Priority {
+		return true
+	}
+	return u.firstOfKind(r.Key, r.Kind).Priority == r.Priority
+}
+
+// show has a task Takeable, if its key is not blocked, or not.
+func (u *unit) show(r *Row, is bool) {
+	blocked := u.blocked(r.Key)
+	r.Takeable, r.Hidden = is && !blocked, is && blocked
+}
+
+// countFront has the row of a key written whenever the front of a line may have changed, and be there
+// as long as there is a front, where a put that stays behind it relies on that: see staysBehind.
+func (u *unit) countFront(l Line) {
 	if u.q.guardsFronts() {
-		k, n := u.key(key), 0
-		for _, l := range u.head.readyTasks[key].lines {
-			n += len(l.front)
+		k, n := u.key(l.Key), 1
+		if front, _, _ := u.line(l); len(front) == 0 {
+			n = min(1, len(u.firsts(keySpan(l.Key), 1).rows))
 		}
 		k.Tasks[0] += n - k.Tasks[driver.Ready]
 		k.Tasks[driver.Ready] = n
@@ -253,7 +307,7 @@ func (u *unit) finishFront(l Line) {
 		if w.What == moveFront && string(w.Name) == l.Key && w.Place[0] == num(l.Priority) {
 			s.Work = slices.Delete(slices.Clone(s.Work), i, i+1)
 			u.setSettings(s)
-			u.moveFront(&w, math.MaxInt)
+			u.moveFront(&w, nil, math.MaxInt)
 			return
 		}
 	}
@@ -262,34 +316,36 @@ func (u *unit) finishFront(l Line) {
 // blockFronts hides or shows up to n tasks at the fronts of a key that are not as they must be.
 func (u *unit) blockFronts(w *work, n int) (done bool) {
 	key := string(w.Name)
-	u.read(false, key)
-	rows := u.misplaced(key)
-	return u.each(rows[:min(n, len(rows))], func(r *Row) { u.setTakeable(r, !r.Takeable) }) && len(rows) <= n
+	u.readKeys(key)
+	wrong := shownSpan(key, u.blocked(key))
+	rows := u.firsts(wrong, min(n, pageSize)).rows
+	done = u.each(slices.Clone(rows[:min(n, len(rows))]), func(r *Row) {
+		now := *r
+		u.show(&now, true)
+		u.setTakeable(&now, now.Takeable)
+	})
+	return done && len(u.firsts(wrong, 1).rows) == 0
 }
 
-// misplaced returns the tasks at the fronts of a key that are Takeable and must not be, or must be
-// and are not.
-func (u *unit) misplaced(key string) (all []*Row) {
-	k, blocked := u.head.readyTasks[key], u.blocked(key)
-	shows := func(r *Row) bool { return !blocked && (!u.q.limitsInFlight || k.first(r.Priority, r.Kind)) }
-	for _, l := range k.lines {
-		for _, r := range l.front {
-			if r.Takeable != shows(r) {
-				all = append(all, r)
-			}
+// showKind hides or shows up to n tasks of a kind at the front of a line, if they are not as they
+// must be.
+func (u *unit) showKind(w *work, n int) (done bool) {
+	at := lineKind{Line{string(w.Name), int(w.Place[0])}, string(w.Kind)}
+	front, _, _ := u.line(at.Line)
+	var wrong []*Row
+	for _, r := range append(front, u.firsts(kindSpan(at), 1).rows...) { // of these the first one may share a turn
+		now := *r
+		u.show(&now, u.isFirst(r))
+		isWrong := now.Takeable != r.Takeable || now.Hidden != r.Hidden
+		switch {
+		case r.Kind != at.kind || !isWrong:
+		case r.Front == AtFront || r.Front == Shares && !r.Takeable:
+			wrong = append(wrong, &now)
 		}
 	}
-	for _, r := range k.hidden {
-		if shows(r) {
-			all = append(all, r)
-		}
-	}
-	return all
-}
-
-// shows reports whether a task is Takeable if it has a turn.
-func (u *unit) shows(r *Row) bool {
-	return !u.blocked(r.Key) && (!u.q.limitsInFlight || u.head.readyTasks[r.Key].first(r.Priority, r.Kind))
+	slices.SortFunc(wrong, byPlace) // one may be there twice
+	wrong = slices.CompactFunc(wrong, func(a, b *Row) bool { return a.ID == b.ID })
+	return u.each(wrong[:min(n, len(wrong))], func(r *Row) { u.setTakeable(r, r.Takeable) }) && len(wrong) <= n
 }
 
 // park goes through the next n tasks of a queue that has had no fronts. Of each line the first
@@ -303,8 +359,10 @@ func (u *unit) park(w *work, n int) (done bool) {
 		case r.Round == 0 || r.hasUsedTurn():
 		case r.State == driver.Ready && w.Front < u.ahead(r.Weight):
 			w.Front++
+			r.Front = AtFront
+			u.update(r)
 		default:
-			r.Takeable, r.Gap = false, false
+			r.Takeable, r.Gap, r.Front = false, false, Parked
 			r.setTurn(turn{})
 			u.update(r)
 		}
@@ -368,10 +426,16 @@ func lastOf(turns []turn) (end account.Account) {
 
 // setTakeable makes a task one that can be taken, or hides it, and writes it.
 func (u *unit) setTakeable(r *Row, takeable bool) {
-	if takeable && !r.Takeable {
+	if takeable {
 		u.canBeTaken(r)
 	}
 	r.Takeable = takeable
+	u.writeTurn(r)
+}
+
+// writeTurn writes a task that has another turn, or is hidden or shown.
+func (u *unit) writeTurn(r *Row) {
 	u.update(r)
+	u.moved[r.ID] = r
 	u.readAhead.move(r)
 }

@@ -4,55 +4,82 @@ import (
 	"cmp"
 	"math"
 	"slices"
-
-	"github.com/fairq/fairq/task/driver"
 )
 
-// readyTasks is what is known of the ready tasks of a key. The invariant: it is what a read of the
-// database would find now. So all that is written is noted here too (see unit.write). Nobody else can
-// write these tasks meanwhile: the head is not kept if others have written anything, and within a
-// transaction the queue is entered exclusively, or with Traits.Optimistic whoever changes a task
-// also writes the row of its key, unless it only puts one behind all others (see staysBehind).
-//
-// There may be very many parked tasks, and only the first ones matter. No unknown one is between
-// those that are known of a line and kind; if more is true, unknown ones may follow. So a task
-// that comes after the last known one is left out: unknown ones may come before it.
-type readyTasks struct {
-	lines  []*readyLine // in the order of priorities, without those that have no task
-	hidden []*Row       // those that are Shared and not Takeable
+// span is the ready tasks of a key that begin alike in one of the indexes of lines.
+type span struct {
+	index     Index
+	fields    int // of the prefix
+	key, kind string
+	n         int64 // the priority, or of TaskShown whether they are Takeable
 }
 
-// readyLine is what is known of the ready tasks of a line.
-type readyLine struct {
-	priority int
-	front    []*Row                // all that have a turn of their own, in the order of Place
-	rest     []*Row                // the others, in the order of Place
-	kinds    map[string]*readyKind // all that it has tasks of
-	used     map[string]bool       // kinds of which there may be others, though none is known
+func keySpan(key string) span      { return span{TaskPlace, 1, key, "", 0} }
+func lineSpan(l Line) span         { return span{TaskPlace, 2, l.Key, "", num(l.Priority)} }
+func ofKind(key, kind string) span { return span{TaskKinds, 2, key, kind, 0} }
+func kindSpan(at lineKind) span    { return span{TaskKinds, 3, at.Key, at.kind, num(at.Priority)} }
+func shownSpan(key string, takeable bool) span {
+	return span{TaskShown, 2, key, "", bit(takeable)}
 }
+
+func (s span) prefix() Tuple {
+	if s.index == TaskKinds {
+		return Tuple{s.key, s.kind, s.n}[:s.fields]
+	}
+	return Tuple{s.key, s.n}[:s.fields]
+}
+
+// spansOf returns all spans in which a task can be.
+func spansOf(r *Row) [6]span {
+	return [...]span{
+		keySpan(r.Key), lineSpan(r.line()), ofKind(r.Key, r.Kind), kindSpan(r.lineKind()), shownSpan(r.Key, false), shownSpan(r.Key, true),
+	}
+}
+
+// holds reports whether a task that can be in the span is in it.
+func (s span) holds(r *Row) bool {
+	return r.inLine() && (s.index != TaskShown || r.isShown() && bit(r.Takeable) == s.n)
+}
+
+// order compares tasks of the span by their places in it.
+func (s span) order(a, b *Row) int {
+	switch s.index {
+	case TaskPlace:
+		return cmp.Or(a.Priority-b.Priority, cmp.Compare(bit(a.Front != AtFront), bit(b.Front != AtFront)), byPlace(a, b))
+	case TaskKinds:
+		return cmp.Or(a.Priority-b.Priority, cmp.Compare(a.Front, b.Front), byPlace(a, b))
+	}
+	return cmp.Compare(a.ID, b.ID)
+}
+
+// firsts is what is known of a span. The invariant: it is what a read of the database would find now.
+// So all that is written is noted here too (see unit.write). Nobody else can write these tasks
+// meanwhile: the head is not kept if others have written anything, and within a transaction the
+// queue is entered exclusively, or with Traits.Optimistic whoever changes a task also writes the row
+// of its key, unless it only puts one behind all others (see staysBehind).
+//
+// There may be very many tasks, and only the first ones matter. No unknown one is between those
+// that are known. So one that comes after the last one is left out if more is true.
+type firsts struct {
+	rows []*Row
+	more bool // there may be others behind them
+}
+
+// firstsRead is how many tasks of a span are read at first, without those that are at the front by
+// the weight of their key.
+const firstsRead = 4
+
+// moreRead is how many more are read when these are used up.
+const moreRead = 16
+
+// maxKnownKeys is of how many keys the tasks are remembered at most.
+const maxKnownKeys = 1 << 12
 
 // lineKind is where a task queues, with its kind.
 type lineKind struct {
 	Line
 	kind string
 }
-
-// readyKind is what is known of the tasks of a kind in a line.
-type readyKind struct {
-	front int    // how many have a turn of their own
-	rest  []*Row // the first of the others, in the order of Place
-	limit int    // how many of these are known at most
-	more  bool   // there may be others behind them
-}
-
-// parkedAtFirst is how many parked tasks of each line and kind are read at first.
-const parkedAtFirst = 4
-
-// parkedLater is how many more of a kind are read when these are used up.
-const parkedLater = 16
-
-// maxKnownKeys is of how many keys the tasks are remembered at most.
-const maxKnownKeys = 1 << 12
 
 // prepare reads what the calls of a transaction will ask for. It comes before all that is written,
 // so a driver that has read the ranges of the Plan need not know what becomes of them: from now on
@@ -61,9 +88,8 @@ func (u *unit) prepare() {
 	for _, l := range slices.Concat(u.plan.Lines, u.plan.LastRounds) {
 		u.account(l)
 	}
-	if u.q.byKey() {
-		u.read(false, u.plan.Keys...)
-	}
+	u.readKeys(u.plan.Keys...)
+	u.readFronts(false, u.plan.weight, u.plan.Fronts...)
 	if u.q.store.traits.Exclusive {
 		return // there each read costs the same, now or later
 	}
@@ -87,46 +113,52 @@ func (u *unit) prepare() {
 			rows = append(rows, r)
 		}
 	}
-	keys := keysOf(rows)
-	if u.q.putsBehind && !u.q.guardsFronts() {
-		for _, at := range u.plan.Puts {
-			if k := u.head.readyTasks[at.Key]; k != nil {
-				p := k.line(at.Priority).kinds[at.kind]
-				u.behind[at] = p != nil && p.parked() > 0
-			}
-		}
-		if puts := u.head.unknownPuts(u.plan.Puts); len(puts) > 0 {
-			for _, r := range must(u.v.Rows(parkedKeysRange(puts))) {
-				u.behind[r.lineKind()] = true
-			}
+	if unknown := u.head.unknownPuts(u.plan.Puts); !u.q.guardsFronts() && len(unknown) > 0 {
+		for _, r := range must(u.v.Rows(lastParkedRange(NoLock, unknown...))) {
+			u.behind[r.lineKind()] = true
 		}
 	}
+	var ahead []lineKind
 	for _, at := range u.plan.Puts {
 		if !u.staysBehind(at, math.MaxUint64) {
-			keys = append(keys, at.Key)
+			ahead = append(ahead, at)
 		}
 	}
-	u.read(u.plan.Take > 0, keys...)
+	u.readFronts(u.plan.Take > 0, u.plan.weight, ahead...)
+	u.readFor(u.plan.Take > 0, rows)
 }
 
-func keysOf(rows []*Row) []string {
-	keys := make([]string, len(rows))
-	for i, r := range rows {
-		keys[i] = r.Key
+// readFor reads what is asked for when some tasks go, or become ready.
+func (u *unit) readFor(payload bool, rows []*Row) {
+	if !u.q.byKey() {
+		return
 	}
-	return keys
+	weight := 0
+	at, keys := make([]lineKind, len(rows)), make([]string, len(rows))
+	for i, r := range rows {
+		weight, at[i], keys[i] = max(weight, r.Weight), r.lineKind(), r.Key
+	}
+	if u.q.frontsOnly {
+		u.readFronts(payload, weight, at...)
+	} else {
+		u.readKeys(keys...)
+	}
 }
 
-// read reads the rows of keys that are not known yet, and their tasks if there are fronts.
-func (u *unit) read(payload bool, keys ...string) {
-	u.fetch(u.head.unknown(keys, u.q.frontsOnly), u.q.frontsOnly, payload)
+// readKeys reads the rows of keys that are not known yet.
+func (u *unit) readKeys(keys ...string) { u.fetch(u.head.unknownKeys(keys), nil, 0, false) }
+
+// readFronts reads the rows of the keys of some lines that are not known yet, and the first tasks
+// there, of some kinds.
+func (u *unit) readFronts(payload bool, weight int, at ...lineKind) {
+	keys, spans := u.head.unknownFronts(u.q, at)
+	u.fetch(keys, spans, weight, payload)
 }
 
-// unknown returns those of some keys whose rows are not known, or whose tasks if these are asked
-// for.
-func (h *Head) unknown(keys []string, tasks bool) (unknown []string) {
+// unknownKeys returns those of some keys whose rows are not known.
+func (h *Head) unknownKeys(keys []string) (unknown []string) {
 	for _, key := range keys {
-		if h.keys[key] == nil || tasks && h.readyTasks[key] == nil {
+		if h.keys[key] == nil {
 			unknown = append(unknown, key)
 		}
 	}
@@ -134,240 +166,236 @@ func (h *Head) unknown(keys []string, tasks bool) (unknown []string) {
 	return slices.Compact(unknown)
 }
 
-// unknownPuts returns those of some puts of whose keys the tasks are not known.
-func (h *Head) unknownPuts(puts []lineKind) []lineKind {
-	known := func(at lineKind) bool { return h.readyTasks[at.Key] != nil }
-	return slices.DeleteFunc(slices.Clone(puts), known)
+// unknownFronts returns what is not known of what readFronts reads.
+func (h *Head) unknownFronts(q *queue, all []lineKind) (keys []string, spans []span) {
+	for _, at := range all {
+		keys = append(keys, at.Key)
+		wanted := []span{lineSpan(at.Line), kindSpan(at)}
+		if q.limitsInFlight {
+			wanted = append(wanted, shownSpan(at.Key, false), shownSpan(at.Key, true))
+		}
+		if q.guardsFronts() || q.limitsInFlight && at.Priority != 0 {
+			wanted = append(wanted, keySpan(at.Key))
+		}
+		for _, s := range wanted {
+			if h.readyTasks[at.Key][s] == nil {
+				spans = append(spans, s)
+			}
+		}
+	}
+	return h.unknownKeys(keys), spans
 }
 
-// fetch reads the rows of keys, and if they are wanted their tasks: all that have a turn, and of
-// each line and kind the first parked ones.
-func (u *unit) fetch(keys []string, tasks, payload bool) {
-	if len(keys) == 0 {
+// unknownPuts returns those of some puts where no task is known to be parked.
+func (h *Head) unknownPuts(puts []lineKind) []lineKind {
+	return slices.DeleteFunc(slices.Clone(puts), func(at lineKind) bool { return h.hasParked(at) })
+}
+
+// hasParked reports whether a task of a kind is known to be parked in a line.
+func (h *Head) hasParked(at lineKind) bool {
+	f := h.readyTasks[at.Key][kindSpan(at)]
+	return f != nil && slices.ContainsFunc(f.rows, func(r *Row) bool { return r.Front == Parked })
+}
+
+// fetch reads the rows of keys, and the first tasks of spans.
+func (u *unit) fetch(keys []string, spans []span, weight int, payload bool) {
+	ranges := frontRanges(keys, spans, weight, payload)
+	if len(ranges) == 0 {
 		return
 	}
-	limit := 0
-	if tasks {
-		limit = parkedAtFirst
-	}
-	found, ready, err := u.v.Lines(keys, limit, payload)
-	check(err)
-	if len(u.head.readyTasks)+len(keys) > maxKnownKeys {
-		clear(u.head.readyTasks)
-	}
-	for _, k := range found {
-		if u.head.keys[k.Key] == nil {
+	check(u.v.Fetch(ranges...))
+	if len(keys) > 0 {
+		for _, k := range must(u.v.Keys().Scan(ranges[0])) {
 			u.head.keys[k.Key] = k
 		}
+		ranges = ranges[1:]
 	}
 	for _, key := range keys {
 		if u.head.keys[key] == nil {
 			u.head.keys[key] = &Key{Key: key, Weight: 1}
 		}
-		if tasks {
-			u.head.readyTasks[key] = &readyTasks{}
+	}
+	if len(u.head.readyTasks)+len(spans) > maxKnownKeys {
+		clear(u.head.readyTasks)
+	}
+	for _, s := range spans {
+		known := u.head.readyTasks[s.key]
+		if known == nil {
+			known = map[span]*firsts{}
+			u.head.readyTasks[s.key] = known
 		}
+		known[s] = &firsts{}
 	}
-	for _, r := range ready {
+	for _, r := range ranges {
+		u.note(&r, must(u.v.Rows(r)))
+	}
+}
+
+// note notes the first tasks of some spans, as they were read.
+func (u *unit) note(of *Range, found []*Row) {
+	for _, r := range found {
 		u.noteLarge(r)
-		u.head.readyTasks[r.Key].add(r)
-	}
-	for _, key := range keys {
-		if k := u.head.readyTasks[key]; tasks {
-			for _, l := range k.lines {
-				for _, p := range l.kinds {
-					p.more = p.parked() >= limit
-				}
+		for s, f := range u.spansIn(of, r) {
+			f.rows = append(f.rows, r)
+			if f.more = len(f.rows) == of.Limit; f.more {
+				slices.SortFunc(f.rows, s.order)
 			}
 		}
 	}
 }
 
-// readMore reads the first parked tasks of a line and kind, more than are known.
-func (u *unit) readMore(l Line, kind string, payload bool) {
-	line := u.head.readyTasks[l.Key].line(l.Priority)
-	p := line.kinds[kind]
-	n := len(p.rest) + parkedLater
-	parked := must(u.v.Parked(l, kind, n, payload))
-	isParked := func(r *Row) bool { return r.Round == 0 }
-	line.rest = slices.DeleteFunc(line.rest, func(r *Row) bool { return r.Kind == kind && isParked(r) })
-	p.rest, p.more, p.limit = slices.DeleteFunc(p.rest, isParked), false, 2*n
-	delete(line.used, kind)
-	for _, r := range parked {
+// spansIn yields the span of a range in which a task was found.
+func (u *unit) spansIn(of *Range, r *Row) func(func(span, *firsts) bool) {
+	return func(yield func(span, *firsts) bool) {
+		for _, s := range spansOf(r) {
+			if f := u.head.readyTasks[r.Key][s]; f != nil && s.index == of.Index && s.fields == len(of.Prefixes[0]) && s.holds(r) {
+				yield(s, f)
+				return
+			}
+		}
+	}
+}
+
+// frontRanges returns what fetch reads.
+func frontRanges(keys []string, spans []span, weight int, payload bool) (ranges []Range) {
+	if len(keys) > 0 {
+		ranges = append(ranges, KeyRange(keys))
+	}
+	type shape struct {
+		Index
+		fields int
+	}
+	prefixes := map[shape][]Tuple{}
+	for _, s := range spans {
+		of := shape{s.index, s.fields}
+		prefixes[of] = append(prefixes[of], s.prefix())
+	}
+	for _, of := range [...]shape{{TaskPlace, 1}, {TaskPlace, 2}, {TaskKinds, 2}, {TaskKinds, 3}, {TaskShown, 2}} {
+		if all := prefixes[of]; len(all) > 0 {
+			n := firstsRead
+			if of == (shape{TaskPlace, 2}) {
+				n += weight
+			}
+			ranges = append(ranges, FirstRange(of.Index, eachOnce(all), n, payload))
+		}
+	}
+	return ranges
+}
+
+// eachOnce sorts prefixes.
+func eachOnce(prefixes []Tuple) []Tuple {
+	slices.SortFunc(prefixes, Tuple.Compare)
+	return slices.CompactFunc(prefixes, func(a, b Tuple) bool { return a.Compare(b) == 0 })
+}
+
+// firsts returns what is known of a span: n tasks at least, if there are so many.
+func (u *unit) firsts(s span, n int) *firsts {
+	if u.head.readyTasks[s.key][s] == nil {
+		u.fetch(nil, []span{s}, 0, u.readsPayload())
+	}
+	f := u.head.readyTasks[s.key][s]
+	if len(f.rows) < n && f.more {
+		u.readMore(s, f, n)
+	}
+	return f
+}
+
+// readMore reads more tasks of a span than are known, n at least.
+func (u *unit) readMore(s span, f *firsts, n int) {
+	r := FirstRange(s.index, []Tuple{s.prefix()}, max(n, 2*len(f.rows), len(f.rows)+moreRead), u.readsPayload())
+	f.rows = must(u.v.Rows(r))
+	slices.SortFunc(f.rows, s.order)
+	f.more = len(f.rows) == r.Limit
+	for _, r := range f.rows {
 		u.noteLarge(r)
-		line.insert(p, r)
-	}
-	p.more = len(parked) == n
-	line.dropIfUsed(kind)
-}
-
-// at returns where the line of a priority is, or would be.
-func (k *readyTasks) at(priority int) (i int, found bool) {
-	return slices.BinarySearchFunc(k.lines, priority, func(l *readyLine, p int) int { return l.priority - p })
-}
-
-// line returns the line of a priority, an empty one if no task of it is known.
-func (k *readyTasks) line(priority int) *readyLine {
-	if i, found := k.at(priority); found {
-		return k.lines[i]
-	}
-	return &readyLine{priority: priority}
-}
-
-// first reports whether a task of that kind is in the line of a priority and in none before it.
-func (k *readyTasks) first(priority int, kind string) bool {
-	i := slices.IndexFunc(k.lines, func(l *readyLine) bool { return l.kinds[kind] != nil })
-	return i >= 0 && k.lines[i].priority == priority
-}
-
-// add adds a task that is ready. It must not be known yet.
-func (k *readyTasks) add(r *Row) {
-	i, found := k.at(r.Priority)
-	if !found {
-		k.lines = slices.Insert(k.lines, i, &readyLine{priority: r.Priority, kinds: map[string]*readyKind{}})
-	}
-	l := k.lines[i]
-	p := l.kinds[r.Kind]
-	if p == nil {
-		p = &readyKind{limit: 2 * parkedAtFirst}
-		l.kinds[r.Kind] = p
-	}
-	if r.Shared && !r.Takeable {
-		k.hidden = append(k.hidden, r)
-	}
-	l.insert(p, r)
-}
-
-// insert adds a task that is not known yet, of a kind that has p.
-func (l *readyLine) insert(p *readyKind, r *Row) {
-	if r.Round != 0 && !r.Shared {
-		l.front = insertRow(l.front, r)
-		p.front++
-		return
-	}
-	if n := len(p.rest); r.Round == 0 && p.more && (n == 0 || r.Place > p.rest[n-1].Place) {
-		return // it may not be the next one: others that are not known may come before it
-	}
-	delete(l.used, r.Kind)
-	l.rest, p.rest = insertRow(l.rest, r), insertRow(p.rest, r)
-	if n := len(p.rest); n > p.limit {
-		l.rest = deleteRow(l.rest, p.rest[n-1].ID)
-		p.rest, p.more = p.rest[:n-1], true
 	}
 }
 
-func insertRow(in []*Row, r *Row) []*Row {
-	at, _ := slices.BinarySearchFunc(in, r, byPlace)
-	return slices.Insert(in, at, r)
-}
+// readsPayload reports whether tasks that come to the front are read with their payloads: they may
+// be taken in the same transaction.
+func (u *unit) readsPayload() bool { return u.plan.Take > 0 && !u.q.store.traits.Exclusive }
 
-func deleteRow(from []*Row, id uint64) []*Row {
-	return slices.DeleteFunc(from, func(r *Row) bool { return r.ID == id })
-}
-
-// remove removes a task, if it is known.
-func (k *readyTasks) remove(r *Row) {
-	if k == nil {
-		return
-	}
-	i, found := k.at(r.Priority)
-	if !found || k.lines[i].kinds[r.Kind] == nil {
-		return
-	}
-	k.hidden = deleteRow(k.hidden, r.ID)
-	l := k.lines[i]
-	p, n := l.kinds[r.Kind], len(l.front)
-	l.front, l.rest, p.rest = deleteRow(l.front, r.ID), deleteRow(l.rest, r.ID), deleteRow(p.rest, r.ID)
-	p.front -= n - len(l.front)
-	if l.dropIfUsed(r.Kind); len(l.kinds) == 0 {
-		k.lines = slices.Delete(k.lines, i, i+1)
-	}
-}
-
-// dropIfUsed forgets a kind if the line has no task of it, and notes it if none is known.
-func (l *readyLine) dropIfUsed(kind string) {
-	switch p := l.kinds[kind]; {
-	case len(p.rest) > 0:
-	case p.more:
-		if l.used == nil {
-			l.used = map[string]bool{}
+// addReady notes a task that is ready. It must not be known yet.
+func (h *Head) addReady(r *Row) {
+	for _, s := range spansOf(r) {
+		f := h.readyTasks[r.Key][s]
+		if f == nil || !s.holds(r) {
+			continue
 		}
-		l.used[kind] = true
-	case p.front == 0:
-		delete(l.kinds, kind)
+		n := len(f.rows)
+		if f.more && (n == 0 || s.order(r, f.rows[n-1]) > 0) {
+			continue // it may not be the next one: others that are not known may come before it
+		}
+		at, _ := slices.BinarySearchFunc(f.rows, r, s.order)
+		f.rows = slices.Insert(f.rows, at, r)
+		if n := firstsRead + moreRead + atFront(f.rows); len(f.rows) > n+moreRead {
+			f.rows, f.more = slices.Clone(f.rows[:n]), true
+		}
 	}
 }
 
-// parked returns how many of the tasks that are known have no turn.
-func (p *readyKind) parked() (n int) {
-	for _, r := range p.rest {
-		if r.Round == 0 {
-			n++
-		}
+// atFront returns how many tasks at the beginning of a list have turns of their own.
+func atFront(rows []*Row) int {
+	n := slices.IndexFunc(rows, func(r *Row) bool { return r.Front != AtFront })
+	if n < 0 {
+		return len(rows)
 	}
 	return n
 }
 
-// find returns a task as it is known, nil if it is not.
-func (k *readyTasks) find(r *Row) *Row {
+// forgetReady forgets a task, if it is known.
+func (h *Head) forgetReady(r *Row) {
 	same := func(other *Row) bool { return other.ID == r.ID }
-	l := k.line(r.Priority)
-	all := l.front
-	if p := l.kinds[r.Kind]; p != nil {
-		all = slices.Concat(all, p.rest)
-	}
-	if i := slices.IndexFunc(all, same); i >= 0 {
-		return all[i]
-	}
-	return nil
-}
-
-// lacks returns a kind of which tasks that are not known may be among the first n tasks of the line,
-// or the next one after these, where first are the first n that are known.
-func (l *readyLine) lacks(first []*Row) (kind string, lacks bool) {
-	for kind := range l.used {
-		return kind, true
-	}
-	for _, r := range first {
-		if p := l.kinds[r.Kind]; p.more && p.rest[len(p.rest)-1].ID == r.ID {
-			return r.Kind, true
+	for _, s := range spansOf(r) {
+		if f := h.readyTasks[r.Key][s]; f != nil {
+			f.rows = slices.DeleteFunc(f.rows, same)
 		}
 	}
-	return "", false
 }
 
 func byPlace(a, b *Row) int { return cmp.Compare(a.Place, b.Place) }
 
-// firstOf returns the first n ready tasks of a line in the order of Place. It reads those that are
-// not known yet, and so that of each of their kinds the next one is known too.
-func (u *unit) firstOf(l Line, n int) (first []*Row) {
-	payload := u.plan.Take > 0 && !u.q.store.traits.Exclusive
-	for u.read(payload, l.Key); ; {
-		line := u.head.readyTasks[l.Key].line(l.Priority)
-		first = slices.Concat(line.front, line.rest[:min(n, len(line.rest))])
+// line returns the tasks of a line that have turns of their own, and the first of the others, both
+// in the order of Place. If more is true there are others behind these.
+func (u *unit) line(l Line) (front, rest []*Row, more bool) {
+	s := lineSpan(l)
+	f := u.firsts(s, 0)
+	for f.more && atFront(f.rows) == len(f.rows) {
+		u.readMore(s, f, 0)
+	}
+	n := atFront(f.rows)
+	return f.rows[:n:n], f.rows[n:], f.more
+}
+
+// firstOf returns the first n tasks of a line in the order of Place.
+func (u *unit) firstOf(l Line, n int) []*Row {
+	for {
+		front, rest, more := u.line(l)
+		first := slices.Concat(front, rest[:min(n, len(rest))])
 		slices.SortFunc(first, byPlace)
 		first = first[:min(n, len(first))]
-		kind, lacks := line.lacks(first)
-		if !lacks {
+		if !more || len(first) == n && rest[len(rest)-1].Place > first[n-1].Place {
 			return first
 		}
-		u.readMore(l, kind, payload)
+		u.readMore(lineSpan(l), u.firsts(lineSpan(l), 0), 0)
 	}
+}
+
+// firstOfKind returns a task of a kind in the first line of a key that has any, nil if none has.
+func (u *unit) firstOfKind(key, kind string) *Row {
+	if all := u.firsts(keySpan(key), 1); len(all.rows) == 0 {
+		return nil
+	}
+	return append(u.firsts(ofKind(key, kind), 1).rows, nil)[0]
 }
 
 // withCurrentTurn returns a row with the turn that it has by now: updateFront may have given it
 // another one since it was read.
 func (u *unit) withCurrentTurn(r *Row) *Row {
-	if !u.q.frontsOnly || r.State != driver.Ready {
-		return r
-	}
-	if u.head.readyTasks[r.Key] == nil { // they were forgotten, to make room for others
-		return must(u.v.Get(r.ID, u.needsPayload()))
-	}
-	if now := u.head.readyTasks[r.Key].find(r); now != nil {
-		r.Takeable = now.Takeable
+	if now := u.moved[r.ID]; now != nil {
+		r.Takeable, r.Hidden = now.Takeable, now.Hidden
 		r.setTurn(now.turn())
-		r.Shared = now.Shared
+		r.Front = now.Front
 	}
 	return r
 }

@@ -74,7 +74,7 @@ func (u *unit) set(r *Row, state driver.State) {
 	if r.State == driver.Taken {
 		u.leaseEnds(r.ID, r.Since)
 	}
-	r.State, r.Takeable, r.Shared = state, false, false
+	r.State, r.Takeable, r.Hidden, r.Front = state, false, false, NoFront
 	r.Consumer, r.Since, r.Wake = 0, 0, u.life(r).Wake(state)
 	switch state {
 	case driver.Ready:
@@ -137,7 +137,7 @@ func (u *unit) grant(r *Row, c *ownConsumer) {
 		u.changed = true // others that wait poll too seldom to see in time when the lease ends
 	}
 	u.write(r)
-	u.head.readyTasks[r.Key].remove(r)
+	u.head.forgetReady(r)
 	if u.q.keepsHead() {
 		known := *r
 		if !u.needsPayload() && (u.q.store.traits.Exclusive || len(r.Payload) > MaxKept) {
@@ -244,7 +244,7 @@ func (u *unit) leave(r *Row) turn {
 		return turn{}
 	}
 	u.readAhead.remove(r)
-	if r.Round == 0 || r.Shared {
+	if r.Round == 0 || r.Front == Shares {
 		return turn{}
 	}
 	delete(u.head.accounts, r.line()) // it may have been the last one

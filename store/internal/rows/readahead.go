@@ -85,7 +85,7 @@ func (f Filter) equal(other Filter) bool {
 }
 
 func (f Filter) passes(r *Row) bool {
-	return r.Priority <= f.MaxPriority && (f.Kinds == nil && !r.Shared || slices.Contains(f.Kinds, r.Kind))
+	return r.Priority <= f.MaxPriority && (f.Kinds == nil && r.Front != Shares || slices.Contains(f.Kinds, r.Kind))
 }
 
 // inOrder compares tasks that can be taken by when they would be taken.

@@ -45,7 +45,11 @@ func (u *unit) forgetCounts(w *work, n int) (done bool) {
 func (u *unit) countTasks(w *work, n int) (done bool) {
 	rows := must(u.v.Rows(Range{Index: TaskID, From: after(w.ID), Limit: n}))
 	if u.q.countsKeys || u.q.limitsInFlight {
-		u.fetch(u.head.unknown(keysOf(rows), false), false, false)
+		keys := make([]string, len(rows))
+		for i, r := range rows {
+			keys[i] = r.Key
+		}
+		u.readKeys(keys...)
 	}
 	return u.eachOf(rows, n, func(r *Row) {
 		w.ID = r.ID
@@ -63,13 +67,16 @@ func (u *unit) reset(r *Row) {
 	if u.q.settings.KeepPlace && r.Place == 0 {
 		r.Place = r.ID // as if it had kept it
 	}
+	if r.Front = NoFront; u.q.frontsOnly {
+		r.Front = Parked
+	}
 	returned := r.State == driver.Ready && r.Returned
 	if returned || r.hasUsedTurn() { // it is first, or will be when it is handed back
 		r.setTurn(turn{u.currentRound(r.Priority), 0, r.Place, returned})
 	} else {
 		r.setTurn(turn{})
 	}
-	r.Takeable, r.Gap = false, false
+	r.Takeable, r.Hidden, r.Gap = false, false, false
 	delete(u.head.accounts, r.line())
 	u.update(r)
 }
@@ -88,7 +95,7 @@ func (u *unit) giveTurns(w *work, n int) (done bool) {
 	return u.eachOf(must(u.v.Rows(page)), n, func(r *Row) {
 		newLine := w.pass(r)
 		switch {
-		case u.q.frontsOnly && newLine:
+		case u.q.frontsOnly && (newLine || r.Round == 0): // it may be the first of its kind
 			u.updateFront(r, turn{}, turn{})
 		case u.q.frontsOnly:
 		case r.Round == 0:

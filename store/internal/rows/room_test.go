@@ -23,7 +23,7 @@ func countedKeys(t *testing.T, db *rowstest.DB) map[string]int {
 	require.NoError(t, err)
 	v, err := tx.Enter(row.ID, &rows.Plan{Exclusive: true})
 	require.NoError(t, err)
-	found, _, err := rows.Calls{View: v}.Lines([]string{"a", "b", "c"}, 0, false)
+	found, err := v.Keys().Scan(rows.KeyRange([]string{"a", "b", "c"}))
 	require.NoError(t, err)
 	all := map[string]int{}
 	for _, k := range found {

@@ -16,10 +16,12 @@ type Index uint8
 const (
 	TaskID        Index = iota // (id), the primary key
 	TaskUniqueKey              // (unique key) that have one; no two rows have the same
-	TaskReady                  // (priority, round, seq, place) that are Takeable and not Shared
+	TaskReady                  // (priority, round, seq, place) that are Takeable and do not share a turn
 	TaskKind                   // (kind, priority, round, seq, place) that are Takeable
 	TaskLine                   // (key, priority, round, seq, place)
-	TaskParked                 // (key, priority, kind, place) that are Ready, not Takeable, without Round
+	TaskPlace                  // (key, priority, whether not AtFront, place) that are Ready and have a Front
+	TaskKinds                  // (key, kind, priority, front, place) as in TaskPlace
+	TaskShown                  // (key, takeable, id) of these that are AtFront and Takeable, or Hidden
 	TaskWake                   // (wake) that have one
 	TaskSince                  // (consumer, since) that are Taken, or Buried with consumer 0
 	TaskState                  // (state, id) that are Delayed, Buried or Held
@@ -63,7 +65,7 @@ var (
 		{TaskID, false, func(r *Row) Tuple { return Tuple{num(r.ID)} }},
 		{TaskUniqueKey, true, func(r *Row) Tuple { return only(r.UniqueKey != "", r.UniqueKey) }},
 		{TaskReady, false, func(r *Row) Tuple {
-			return only(r.Takeable && !r.Shared, num(r.Priority), num(r.Round), num(r.Seq), num(r.Place))
+			return only(r.Takeable && r.Front != Shares, num(r.Priority), num(r.Round), num(r.Seq), num(r.Place))
 		}},
 		{TaskKind, false, func(r *Row) Tuple {
 			return only(r.Takeable, r.Kind, num(r.Priority), num(r.Round), num(r.Seq), num(r.Place))
@@ -71,9 +73,14 @@ var (
 		{TaskLine, false, func(r *Row) Tuple {
 			return Tuple{r.Key, num(r.Priority), num(r.Round), num(r.Seq), num(r.Place)}
 		}},
-		{TaskParked, false, func(r *Row) Tuple {
-			is := r.State == driver.Ready && !r.Takeable && r.Round == 0
-			return only(is, r.Key, num(r.Priority), r.Kind, num(r.Place))
+		{TaskPlace, false, func(r *Row) Tuple {
+			return only(r.inLine(), r.Key, num(r.Priority), bit(r.Front != AtFront), num(r.Place))
+		}},
+		{TaskKinds, false, func(r *Row) Tuple {
+			return only(r.inLine(), r.Key, r.Kind, num(r.Priority), num(r.Front), num(r.Place))
+		}},
+		{TaskShown, false, func(r *Row) Tuple {
+			return only(r.isShown(), r.Key, bit(r.Takeable), num(r.ID))
 		}},
 		{TaskWake, false, func(r *Row) Tuple { return only(r.Wake != 0, r.Wake) }},
 		{TaskSince, false, func(r *Row) Tuple {
@@ -120,7 +127,22 @@ var (
 // not, or each Put, Take and Ack would write to it.
 func waitsLong(s driver.State) bool { return s != driver.Ready && s != driver.Taken }
 
-func num[N int | uint64 | driver.State](n N) int64 { return int64(min(uint64(n), math.MaxInt64)) }
+// inLine reports whether a task is at the front of a line, or behind it.
+func (r *Row) inLine() bool { return r.State == driver.Ready && r.Front != NoFront }
+
+// isShown reports whether a task is in TaskShown.
+func (r *Row) isShown() bool { return r.inLine() && (r.Hidden || r.Takeable && r.Front == AtFront) }
+
+func bit(is bool) int64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+func num[N int | uint64 | driver.State | Front](n N) int64 {
+	return int64(min(uint64(n), math.MaxInt64))
+}
 
 func only(is bool, fields ...any) Tuple {
 	if !is {
@@ -167,7 +189,6 @@ func (s Schema[R]) Select(r *Range, rows iter.Seq[*R]) (in []*R) {
 	if len(r.Prefixes) > 0 {
 		prefix = len(r.Prefixes[0])
 	}
-	each := prefix + r.Each // fields: the Limit is for each of their values
 	var entries []entry
 	for row := range rows {
 		at := s.Place(r.Index, row)
@@ -181,14 +202,14 @@ func (s Schema[R]) Select(r *Range, rows iter.Seq[*R]) (in []*R) {
 		if r.Desc {
 			c = -c
 		}
-		if r.Each > 0 {
-			c = cmp.Or(a.at[:each].Compare(b.at[:each]), c)
+		if r.Each {
+			c = cmp.Or(a.at[:prefix].Compare(b.at[:prefix]), c)
 		}
 		return c
 	})
 	n := 0
 	for i, e := range entries {
-		if r.Each > 0 && i > 0 && e.at[:each].Compare(entries[i-1].at[:each]) != 0 {
+		if r.Each && i > 0 && e.at[:prefix].Compare(entries[i-1].at[:prefix]) != 0 {
 			n = 0
 		}
 		if n++; r.Limit == 0 || n <= r.Limit {
@@ -201,7 +222,7 @@ func (s Schema[R]) Select(r *Range, rows iter.Seq[*R]) (in []*R) {
 // holds tells whether a place in the index, of which so many fields are a prefix, is in the range.
 func (r *Range) holds(at Tuple, prefix int) bool {
 	of := func(p Tuple) bool { return at.Compare(p) == 0 }
-	rest := at[prefix+r.Each:]
+	rest := at[prefix:]
 	return (r.Prefixes == nil || slices.ContainsFunc(r.Prefixes, of)) &&
 		rest.Compare(r.From) >= 0 && (r.To == nil || rest.Compare(r.To) < 0)
 }

@@ -31,9 +31,7 @@ func (u *unit) advance() {
 	}
 	rows := must(u.v.Due(u.now, limit, u.needsPayload()))
 	left := limit - len(rows)
-	if u.q.byKey() {
-		u.read(false, keysOf(rows)...)
-	}
+	u.readFor(false, rows)
 	done := u.each(rows, func(r *Row) {
 		if r = u.reread(r); r != nil && r.isDue(u.now) {
 			u.fire(r)
@@ -86,7 +84,13 @@ func (u *unit) endWaits(n int) (left int, done bool) {
 	for i, k := range keys {
 		names[i] = k.Key
 	}
-	u.read(false, names...)
+	var spans []span
+	for _, name := range names {
+		if s := shownSpan(name, false); u.head.readyTasks[name][s] == nil {
+			spans = append(spans, s)
+		}
+	}
+	u.fetch(u.head.unknownKeys(names), spans, 0, false)
 	for _, name := range names {
 		if u.workLeft() || u.isLarge() || u.room(1) == 0 {
 			return 0, false

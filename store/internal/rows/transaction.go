@@ -108,8 +108,6 @@ func (t *transaction) enter(tx Tx, calls []*call) {
 	if q.frontsOnly {
 		plan.Numbers += plan.Numbers + len(plan.Get) // for turns
 	}
-	slices.Sort(plan.Keys)
-	plan.Keys = slices.Compact(plan.Keys)
 	u := q.enter(tx, plan)
 	if u == nil {
 		for _, c := range calls {

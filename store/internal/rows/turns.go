@@ -17,7 +17,7 @@ type cache struct {
 
 	// Rows of the table of keys that were read, or would be made, and ready tasks by key.
 	keys       map[string]*Key
-	readyTasks map[string]*readyTasks
+	readyTasks map[string]map[span]*firsts
 }
 
 // newCache returns one that knows nothing.
@@ -27,7 +27,7 @@ func newCache() cache {
 		map[uint64]bool{},
 		map[uint64]*Row{},
 		map[string]*Key{},
-		map[string]*readyTasks{},
+		map[string]map[span]*firsts{},
 	}
 }
 
@@ -214,8 +214,10 @@ func (u *unit) place(r *Row) {
 	if r.Round == 0 && !u.q.frontsOnly {
 		u.giveTurn(r)
 	}
-	r.Takeable = !u.q.frontsOnly
-	if r.Takeable {
+	if r.Takeable = !u.q.frontsOnly; !r.Takeable {
+		r.Front = Parked
+		r.setTurn(r.turn())
+	} else {
 		u.readAhead = readAhead{}
 		u.canBeTaken(r)
 	}
@@ -285,7 +287,14 @@ type turn struct {
 func (r *Row) turn() turn { return turn{r.Round, r.Used, r.Seq, r.Returned} }
 
 func (r *Row) setTurn(t turn) {
-	r.Round, r.Used, r.Seq, r.Returned, r.Shared = t.Round, t.Used, t.Seq, t.Returned, false
+	r.Round, r.Used, r.Seq, r.Returned = t.Round, t.Used, t.Seq, t.Returned
+	switch {
+	case r.Front == NoFront:
+	case t == turn{}:
+		r.Front = Parked
+	default:
+		r.Front = AtFront
+	}
 }
 
 func (t turn) compare(other turn) int {

@@ -48,7 +48,8 @@ type Row struct {
 	Group    string
 	State    driver.State
 	Takeable bool   // it is in an index of ready tasks
-	Shared   bool   // its turn is one of its line's as it once was, for those who take its kind only
+	Front    Front  // where it is in its line, if it is Ready
+	Hidden   bool   // it is not Takeable only because its key is blocked
 	Round    uint64 // with Seq its turn, or the one that it was taken by; 0 if it has none
 	Used     uint64 // what its line has used of its share of the round before it
 	Seq      uint64 // its place in the round
@@ -70,6 +71,17 @@ type Row struct {
 	// a row there can be several copies, and another one may have been written since.
 	Was driver.State
 }
+
+// Front says where in its line a task is that is Ready, in a queue with fronts: see fronts.go.
+type Front uint8
+
+// These are in the order of TaskKinds.
+const (
+	NoFront Front = iota // the queue has no fronts
+	Shares               // its turn is one of its line's as it once was, for those who take its kind only
+	Parked               // it has no turn
+	AtFront              // it has a turn of its own
+)
 
 // SetTaken sets the fields that change when a task that was Ready becomes Taken.
 func (r *Row) SetTaken(to *Row) {

@@ -44,6 +44,7 @@ type unit struct {
 	got       map[uint64]*Row   // tasks that the plan has named, as they are; nil if there is none
 	haveReady map[int]bool      // priorities that are known to have tasks that can be taken
 	readAhead readAhead
+	moved     map[uint64]*Row // tasks that got another turn since they were read
 	passed    map[uint64]bool // tasks that are Takeable and must not be, see isNext
 	large     []string        // keys of ready tasks that are not kept
 
@@ -74,7 +75,7 @@ func (q *queue) enter(tx Tx, plan *wants) *unit {
 	}
 	u := &unit{q: q, v: Calls{v}, plan: plan, head: v.Head(), now: v.Now(), listens: q.listens(), stats: q.stats}
 	u.unsaved, u.behind, u.passed = map[*Key]bool{}, map[lineKind]bool{}, map[uint64]bool{}
-	u.got = map[uint64]*Row{}
+	u.got, u.moved = map[uint64]*Row{}, map[uint64]*Row{}
 	if u.head.accounts == nil {
 		u.head.cache = newCache()
 	}
@@ -141,15 +142,14 @@ func (u *unit) insert(r *Row) {
 func (u *unit) update(r *Row) {
 	delete(u.head.taken, r.ID)
 	u.write(r)
-	u.head.readyTasks[r.Key].remove(r)
+	u.head.forgetReady(r)
 	u.addReady(r)
 	u.schedule(r.Wake)
 }
 
 // addReady notes a task among those of its key, without its payload if that would be kept for long.
 func (u *unit) addReady(r *Row) {
-	k := u.head.readyTasks[r.Key]
-	if k == nil || r.State != driver.Ready {
+	if u.head.readyTasks[r.Key] == nil || !r.inLine() {
 		return
 	}
 	if r.Payload != nil && u.q.store.traits.Exclusive {
@@ -158,7 +158,7 @@ func (u *unit) addReady(r *Row) {
 		r = &known
 	}
 	u.noteLarge(r)
-	k.add(r)
+	u.head.addReady(r)
 }
 
 // MaxKept is how many bytes the payload of a ready task that is kept has at most, where to read it
@@ -184,12 +184,13 @@ func (u *unit) remove(r *Row) {
 	delete(u.behind, r.lineKind())
 	u.written++
 	u.bytes += r.namesSize()
-	u.head.readyTasks[r.Key].remove(r)
+	u.head.forgetReady(r)
 }
 
 func (u *unit) write(r *Row) {
 	u.recount(r, r.State)
 	delete(u.got, r.ID)
+	delete(u.moved, r.ID)
 	check(u.v.Put(r))
 	delete(u.behind, r.lineKind())
 	u.written++
@@ -216,7 +217,7 @@ func (u *unit) count(k *Key, r *Row, from, to driver.State) {
 // key returns the row of a key, an empty one if there is none.
 func (u *unit) key(key string) *Key {
 	if u.head.keys[key] == nil {
-		u.read(false, key)
+		u.readKeys(key)
 	}
 	return u.head.keys[key]
 }

@@ -120,5 +120,5 @@ func TestUnknown(t *testing.T) {
 func TestCost(t *testing.T) {
 	storetest.Backlog(t, func(t *testing.T) task.Store {
 		return newStore(openDB(t, &mvcc.DB{MaxValue: 4 << 20}))
-	}, "taken tasks", "priorities", "kinds") // at the front of a key, which is read each time
+	})
 }

@@ -76,7 +76,7 @@ func (b bothTable[R]) Scan(r rows.Range) ([]*R, error) {
 	if len(r.Prefixes) > 0 {
 		prefix = len(r.Prefixes[0])
 	}
-	ordered := r.Each == 0 && len(want) > 0 && prefix < len(wanted[0])
+	ordered := !r.Each && len(want) > 0 && prefix < len(wanted[0])
 	if !ordered {
 		slices.SortFunc(places, rows.Tuple.Compare)
 		slices.SortFunc(wanted, rows.Tuple.Compare)

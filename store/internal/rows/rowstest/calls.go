@@ -189,10 +189,7 @@ func (v *views) find(c rows.Calls) (found []*rows.Row) {
 		{1, func() { all(c.InGroup(val.of(val.groups), 0, n)) }},
 		{1, func() { all(c.List(v.listOptions())) }},
 		{1, func() { one(c.Next(val.line(), val.round(), val.place())) }},
-		{3, func() {
-			_, found, _ = c.Lines(v.someKeys(), v.rnd.IntN(4), payload)
-		}},
-		{1, func() { all(c.Parked(val.line(), val.of(val.kinds), n, payload)) }},
+		{4, func() { all(c.Rows(v.firstRange())) }},
 		{10 * min(1, len(v.planned)), func() { found = pick(v.rnd, v.planned...)(c) }},
 	})
 	return found
@@ -403,7 +400,10 @@ func (v *views) compareAll() {
 	_, _ = c.ConsumersNamed("", 0)
 	_, _ = c.HistoryAfter(0, 1<<30)
 	for _, key := range val.keys {
-		_, _, _ = c.Lines([]string{key}, 1, true)
+		_, _ = c.Keys().Scan(rows.KeyRange([]string{key}))
+		for _, i := range []rows.Index{rows.TaskPlace, rows.TaskKinds, rows.TaskShown} {
+			_, _ = c.Rows(rows.FirstRange(i, []rows.Tuple{{key}}, 1, true))
+		}
 		for _, priority := range []int{0, 1, driver.MaxPriority} {
 			_, _ = c.ServedOf(rows.Line{Key: key, Priority: priority})
 		}

@@ -216,8 +216,7 @@ func testConcurrent(t *testing.T, db rows.DB) {
 
 // rowOfKey returns the row of a key in the table of keys, nil if there is none.
 func rowOfKey(v rows.Calls, key string) (*rows.Key, error) {
-	found, _, err := v.Lines([]string{key}, 0, false)
-	return first(found, err)
+	return first(v.Keys().Scan(rows.KeyRange([]string{key})))
 }
 
 // first returns the first of what was found, nil if that is nothing.

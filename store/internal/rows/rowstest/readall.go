@@ -38,6 +38,17 @@ func ReadAll(t testing.TB, v rows.Calls) {
 		"Drop": true, "Hide": true, "Save": true, "Fetch": true, "Rows": true, "AddConsumer": true, "DeleteConsumer": true,
 		"SweepServed": true, "SweepOutcomes": true, "SweepHistory": true, "Ended": true,
 	}
+	k, l := any("key1"), any("key2")
+	for _, r := range []rows.Range{
+		rows.FirstRange(rows.TaskPlace, []rows.Tuple{{k}, {l}}, 3, true), rows.FirstRange(rows.TaskPlace, []rows.Tuple{{k, int64(1)}}, 3, false),
+		rows.FirstRange(rows.TaskPlace, []rows.Tuple{{k, int64(1)}, {l, int64(0)}}, 3, true),
+		rows.FirstRange(rows.TaskKinds, []rows.Tuple{{k, "kind1", int64(1)}, {l, "kind1", int64(1)}}, 3, false),
+		rows.FirstRange(rows.TaskKinds, []rows.Tuple{{k, "kind1"}}, 3, false),
+		rows.FirstRange(rows.TaskShown, []rows.Tuple{{k, int64(1)}, {l, int64(0)}}, 3, false),
+	} {
+		_, err := v.Rows(r)
+		ok(t, "Rows", err)
+	}
 	all := reflect.ValueOf(v)
 	for i := range all.NumMethod() {
 		name, m := all.Type().Method(i).Name, all.Method(i)

@@ -88,7 +88,7 @@ func begin(t *testing.T, db rows.DB) rows.Tx {
 	return tx
 }
 
-func ok(t *testing.T, what string, err error) {
+func ok(t testing.TB, what string, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatalf("%s: %v", what, err)

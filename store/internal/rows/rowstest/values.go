@@ -157,7 +157,7 @@ func (v values) change(r *rows.Row, consumers []uint64) {
 	r.Round, r.Seq, r.Place, r.Since = pick(v.rnd, 0, v.round(), v.round()), v.place(), v.place(), v.place()
 	r.Used = v.round()
 	r.Takeable = r.State == driver.Ready && r.Round != 0 && !v.chance(4)
-	r.Shared = r.Round != 0 && v.chance(4)
+	r.Front, r.Hidden = pick(v.rnd, rows.NoFront, rows.Shares, rows.Parked, rows.AtFront), v.chance(4)
 	r.Gap, r.Returned, r.Untried = v.chance(4), v.chance(4), v.chance(4)
 	r.Consumer = 0
 	if r.State == driver.Taken {

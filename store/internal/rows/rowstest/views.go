@@ -147,12 +147,12 @@ func (tx *txs) plan(id uint64) (plan *rows.Plan, calls []planned) {
 		}, rows.RowRange(payload, rows.ForUpdate, ids...))
 	}
 	if tx.chance(2) {
-		keys, parked := tx.someKeys(), tx.rnd.IntN(3)
-		lines := []rows.Range{rows.KeyRange(keys), rows.FrontRange(keys, false), rows.ParkedRange(keys, parked, false)}
+		keys, first := rows.KeyRange(tx.someKeys()), tx.firstRange()
 		say(func(c rows.Calls) []*rows.Row {
-			_, found, _ := c.Lines(keys, parked, false)
+			_, _ = c.Keys().Scan(keys)
+			found, _ := c.Rows(first)
 			return found
-		}, lines[:1+min(parked, 1)*2]...)
+		}, keys, first)
 	}
 	if tx.chance(2) {
 		n := tx.rnd.Uint64N(20)
@@ -168,6 +168,28 @@ func (tx *txs) someKeys() (keys []string) {
 	}
 	slices.Sort(keys)
 	return slices.Compact(keys)
+}
+
+// firstRange returns a range of the first ready tasks of some keys, lines or kinds.
+func (tx *txs) firstRange() rows.Range {
+	v := tx.values
+	i := pick(tx.rnd, rows.TaskPlace, rows.TaskKinds, rows.TaskKinds, rows.TaskShown)
+	var prefixes []rows.Tuple
+	fields := 1 + tx.rnd.IntN(2)
+	for range pick(tx.rnd, 1, 1, 5) {
+		p := rows.Tuple{v.of(v.keys), int64(v.priority())}
+		switch i {
+		case rows.TaskKinds:
+			p = rows.Tuple{p[0], v.of(v.kinds), p[1]}
+			fields = max(fields, 2)
+		case rows.TaskShown:
+			p[1] = int64(tx.rnd.IntN(2))
+		}
+		prefixes = append(prefixes, p[:fields])
+	}
+	slices.SortFunc(prefixes, rows.Tuple.Compare)
+	prefixes = slices.CompactFunc(prefixes, func(a, b rows.Tuple) bool { return a.Compare(b) == 0 })
+	return rows.FirstRange(i, prefixes, 1+tx.rnd.IntN(3), tx.chance(2))
 }
 
 // view enters a queue. It returns nil if there is none.

@@ -87,8 +87,8 @@ func (w *walker) check(right bool, format string, args ...any) {
 
 // describe shows what of a task matters here.
 func describe(r *rows.Row) string {
-	return fmt.Sprintf("task %d (key %s, priority %d, kind %q, state %v, takeable %v, shared %v, round %d, seq %d, place %d, gap %v, wake %d, until %d)", r.ID,
-		r.Key, r.Priority, r.Kind, r.State, r.Takeable, r.Shared, r.Round, r.Seq, r.Place, r.Gap, r.Wake, r.Until)
+	return fmt.Sprintf("task %d (key %s, priority %d, kind %q, state %v, takeable %v, front %v, hidden %v, round %d, seq %d, place %d, gap %v, wake %d, until %d)", r.ID,
+		r.Key, r.Priority, r.Kind, r.State, r.Takeable, r.Front, r.Hidden, r.Round, r.Seq, r.Place, r.Gap, r.Wake, r.Until)
 }
 
 func (w *walker) blocked(key string) bool {
@@ -107,7 +107,7 @@ func (w *walker) walkKeys() {
 			if r.Key == name {
 				tasks[0]++
 				tasks[r.State]++
-				if r.State == driver.Ready && r.Round > 0 && !r.Shared {
+				if r.State == driver.Ready && r.Front == rows.AtFront {
 					front++
 				}
 				if r.ID > last {
@@ -119,7 +119,7 @@ func (w *walker) walkKeys() {
 			taken := tasks[driver.Taken]
 			tasks = [driver.Held + 1]int{driver.Taken: taken}
 			if k != nil && k.Tasks[driver.Ready] > 0 { // only if the database is Optimistic
-				tasks[driver.Ready] = front
+				tasks[driver.Ready] = min(1, front)
 			}
 			tasks[0] = tasks[driver.Ready] + taken
 		}
@@ -165,9 +165,12 @@ func (w *walker) walkRow(r *rows.Row) {
 		behind := w.limitsInFlight() && slices.ContainsFunc(w.all, func(o *rows.Row) bool {
 			return o.State == driver.Ready && o.Key == r.Key && o.Kind == r.Kind && o.Priority < r.Priority
 		})
-		shown := r.Round > 0 && (!w.blocked(r.Key) && !behind || r.Shared && r.Takeable)
+		shown := r.Round > 0 && (!w.blocked(r.Key) && !behind || r.Front == rows.Shares && r.Takeable)
 		w.check(r.Takeable == shown, "%s; its key is blocked: %v; a line before its own has such a task: %v",
 			describe(r), w.blocked(r.Key), behind)
+		w.check(!r.Hidden || w.blocked(r.Key) && !r.Takeable, "%s is hidden; its key is blocked: %v", describe(r), w.blocked(r.Key))
+		w.check((r.Front != rows.NoFront) == w.frontsOnly, "%s; the queue has fronts: %v", describe(r), w.frontsOnly)
+		w.check(!w.frontsOnly || (r.Front == rows.Parked) == (r.Round == 0), "%s", describe(r))
 		w.check(r.ReadyAt > 0, "%s has not become ready", describe(r))
 	case driver.Delayed:
 		wake = earlier(wake, r.Until)
@@ -241,9 +244,9 @@ func (w *walker) walkFront(line []*rows.Row) {
 			ahead = 1
 		}
 		switch {
-		case r.Round == 0 || r.Shared:
+		case r.Front != rows.AtFront:
 			w.check(i >= ahead, "%s is number %d of its line, and has no turn of its own", describe(r), i)
-			w.check(first == r.Shared, "%s shares a turn; it is the first of its kind: %v", describe(r), first)
+			w.check(first == (r.Front == rows.Shares), "%s shares a turn; it is the first of its kind: %v", describe(r), first)
 			w.check(r.Round < last.Round || r.Round == last.Round && r.Seq <= last.Seq, "%s shares a turn that comes later than that of %s", describe(r), describe(last))
 			behind = true
 		default:
