@@ -22,8 +22,8 @@ func (v *view) points(r *rows.Range) [][]byte {
 }
 
 // Fetch implements rows.View. It reads all at once that is known by now: rows that are named by
-// their primary keys, and of others the entries of indexes. Of ranges with Each, which are short, it
-// then reads the rows.
+// their primary keys, and of others the entries of indexes. Of ranges with Each, which are short,
+// it then reads the rows.
 func (v *view) Fetch(ranges ...rows.Range) error { return v.fetch(nil, ranges) }
 
 func (v *view) fetch(spans []Span, ranges []rows.Range) error {

@@ -170,10 +170,10 @@ func (v Calls) InGroup(group string, id uint64, n int) ([]*Row, error) {
 	})
 }
 
-// Deletable returns tasks of a State, Key and Kind, at least n if there are as many, and whether these
-// are all that come after ListOptions.After. Those of a key are in no order of ids: the ready ones
-// of a queue with fronts come first, the last ones before those at the front, which get a turn
-// each when one of them goes.
+// Deletable returns tasks of a State, Key and Kind, at least n if there are as many, and whether
+// these are all that come after ListOptions.After. Those of a key are in no order of ids: the
+// ready ones of a queue with fronts come first, the last ones before those at the front, which get
+// a turn each when one of them goes.
 func (v Calls) Deletable(o driver.ListOptions, n int) (found []*Row, all bool, err error) {
 	o.Limit = n
 	if o.Key == nil {

@@ -58,7 +58,10 @@ func (u *unit) updateFront(changed *Row, left, used turn) {
 	for len(turns) < len(first) {
 		turns = append(turns, u.frontTurn(first[len(turns)], weight, turns, used))
 	}
-	w := &work{What: moveFront, Name: []byte(l.Key), Place: [4]int64{num(l.Priority)}, Front: n, Turns: turns, Kind: []byte(changed.Kind)}
+	w := &work{
+		What: moveFront, Name: []byte(l.Key), Place: [4]int64{num(l.Priority)},
+		Front: n, Turns: turns, Kind: []byte(changed.Kind),
+	}
 	w.Late = len(first) > 0 && turns[len(first)-1].compare(latest) < 0
 	if !u.moveFront(w, changed, u.maxRows()-u.written) {
 		u.leaveWork(w)
@@ -74,8 +77,8 @@ func (u *unit) updateFront(changed *Row, left, used turn) {
 	}
 }
 
-// updateShown hides or shows fronts of other lines, if the key of a task that has changed is blocked
-// now or is not any more, or its line is the first of its kind or is not any more.
+// updateShown hides or shows fronts of other lines, if the key of a task that has changed is
+// blocked now or is not any more, or its line is the first of its kind or is not any more.
 func (u *unit) updateShown(changed *Row) {
 	key, at := changed.Key, changed.lineKind()
 	if wrong := shownSpan(key, u.blocked(key)); len(u.firsts(wrong, 1).rows) > 0 {
@@ -96,7 +99,9 @@ func (u *unit) updateShown(changed *Row) {
 		}
 	}
 	if next != nil && next.Priority > changed.Priority {
-		u.do(&work{What: showKind, Name: []byte(key), Place: [4]int64{num(next.Priority)}, Kind: []byte(at.kind)})
+		u.do(&work{
+			What: showKind, Name: []byte(key), Place: [4]int64{num(next.Priority)}, Kind: []byte(at.kind),
+		})
 	}
 }
 
@@ -113,8 +118,8 @@ func (u *unit) isAlone(r *Row) bool {
 // Where transactions do not wait for each other, that is what it relies on: that the last one of
 // these stays parked. So it need not write the row of the key, as all do who change a front, and
 // does not conflict with them. A front that is not full now, as all others of the line are at it,
-// in turn relies on that there are no more (see updateFront). Elsewhere any one that is parked will
-// do, and prepare has looked for one.
+// in turn relies on that there are no more (see updateFront). Elsewhere any one that is parked
+// will do, and prepare has looked for one.
 func (u *unit) staysBehind(at lineKind, place uint64) bool {
 	if !u.q.guardsFronts() {
 		return u.q.putsBehind && (u.behind[at] || u.head.hasParked(at))
@@ -138,11 +143,12 @@ func (u *unit) notePut(r *Row, behind bool) {
 }
 
 // moveFront gives a line's turns to its first tasks, as many as w.Front, and has the first one of
-// each further kind share a turn. Of the other tasks only those of w.Kind, as changed is, those that
-// lose their turns, and with w.Late those that share one which is too late, can be other than they
-// must be: of a kind that has a task at the front none shares a turn. Of tasks after the first w.Front it writes n at most, and of all only frontBytes
-// when the transaction is large, unless n is no limit. It reports whether that was enough. If it was
-// not, it is called again, without changed.
+// each further kind share a turn. Of the other tasks only those of w.Kind, as changed is, those
+// that lose their turns, and with w.Late those that share one which is too late, can be other than
+// they must be: of a kind that has a task at the front none shares a turn. Of tasks after the
+// first w.Front it writes n at most, and of all only frontBytes when the transaction is large,
+// unless n is no limit. It reports whether that was enough. If it was not, it is called again,
+// without changed.
 func (u *unit) moveFront(w *work, changed *Row, n int) (done bool) {
 	l, kind := Line{string(w.Name), int(w.Place[0])}, string(w.Kind)
 	defer u.countFront(l)
@@ -163,7 +169,8 @@ func (u *unit) moveFront(w *work, changed *Row, n int) (done bool) {
 	if isFirst := changed != nil && changed.Place <= end; more && (changed == nil || isFirst || !has(kind)) {
 		// Of the kind, is that one known which was the first of the others until now?
 		known := func(r *Row) bool {
-			return r.Kind == kind && changed != nil && (changed.State != driver.Ready || isFirst || r.Place < changed.Place)
+			return r.Kind == kind && changed != nil &&
+				(changed.State != driver.Ready || isFirst || r.Place < changed.Place)
 		}
 		if !slices.ContainsFunc(rest, known) {
 			rest = slices.DeleteFunc(rest, func(r *Row) bool { return r.Kind == kind })
@@ -173,7 +180,8 @@ func (u *unit) moveFront(w *work, changed *Row, n int) (done bool) {
 	rest = append(rest, slices.DeleteFunc(slices.Clone(front), func(r *Row) bool { return r.Place <= end })...)
 	if w.Late && more {
 		for _, r := range must(u.v.Rows(Range{
-			Index: TaskLine, Prefixes: at(l.Key, num(l.Priority)), From: Tuple{num(last.Round), num(last.Seq + 1)}, Only: Only{State: driver.Ready},
+			Index: TaskLine, Prefixes: at(l.Key, num(l.Priority)),
+			From: Tuple{num(last.Round), num(last.Seq + 1)}, Only: Only{State: driver.Ready},
 		})) {
 			if r.Place > end && !slices.ContainsFunc(rest, func(o *Row) bool { return o.ID == r.ID }) {
 				rest = append(rest, r)
@@ -196,8 +204,8 @@ func (u *unit) moveFront(w *work, changed *Row, n int) (done bool) {
 		case has(r.Kind) && r.Round == 0:
 			continue
 		case has(r.Kind):
-		case r.Front == Shares && r.turn().compare(last) <= 0: // whoever finds it gives it the last turn: see isNext
-			of[r.Kind] = true
+		case r.Front == Shares && r.turn().compare(last) <= 0:
+			of[r.Kind] = true // whoever finds it gives it the last turn: see isNext
 			continue
 		default:
 			of[r.Kind] = true
@@ -215,7 +223,8 @@ func (u *unit) moveFront(w *work, changed *Row, n int) (done bool) {
 // setTurn gives a task that is known a turn, and writes it if it is not so already.
 func (u *unit) setTurn(known *Row, to turn, front Front) {
 	is, blocked := front != Parked && u.isFirst(known), u.blocked(known.Key)
-	if known.turn() == to && known.Front == front && known.Takeable == (is && !blocked) && known.Hidden == (is && blocked) {
+	if known.turn() == to && known.Front == front &&
+		known.Takeable == (is && !blocked) && known.Hidden == (is && blocked) {
 		return
 	}
 	r := *known
@@ -228,8 +237,8 @@ func (u *unit) setTurn(known *Row, to turn, front Front) {
 	u.writeTurn(&r)
 }
 
-// restOf returns the tasks of a kind in a line, behind a place, that share a turn, and the first ones
-// that are parked: one at least if there is one.
+// restOf returns the tasks of a kind in a line, behind a place, that share a turn, and the first
+// ones that are parked: one at least if there is one.
 func (u *unit) restOf(at lineKind, end uint64) []*Row {
 	f := u.firsts(kindSpan(at), 0)
 	isNext := func(r *Row) bool { return r.Front == AtFront || r.Front == Parked && r.Place > end }
@@ -266,8 +275,8 @@ func (u *unit) isNext(r *Row) bool {
 	return false
 }
 
-// isFirst reports whether no line of a key before that of a task has one of its kind. Where keys are
-// not blocked all the time that does not matter: see above.
+// isFirst reports whether no line of a key before that of a task has one of its kind. Where keys
+// are not blocked all the time that does not matter: see above.
 func (u *unit) isFirst(r *Row) bool {
 	if !u.q.limitsInFlight || r.Priority == 0 || u.firsts(keySpan(r.Key), 1).rows[0].Priority == r.Priority {
 		return true
@@ -281,8 +290,9 @@ func (u *unit) show(r *Row, is bool) {
 	r.Takeable, r.Hidden = is && !blocked, is && blocked
 }
 
-// countFront has the row of a key written whenever the front of a line may have changed, and be there
-// as long as there is a front, where a put that stays behind it relies on that: see staysBehind.
+// countFront has the row of a key written whenever the front of a line may have changed, and be
+// there as long as there is a front, where a put that stays behind it relies on that: see
+// staysBehind.
 func (u *unit) countFront(l Line) {
 	if u.q.guardsFronts() {
 		k, n := u.key(l.Key), 1
@@ -333,7 +343,8 @@ func (u *unit) showKind(w *work, n int) (done bool) {
 	at := lineKind{Line{string(w.Name), int(w.Place[0])}, string(w.Kind)}
 	front, _, _ := u.line(at.Line)
 	var wrong []*Row
-	for _, r := range append(front, u.firsts(kindSpan(at), 1).rows...) { // of these the first one may share a turn
+	// Of these the first one may share a turn.
+	for _, r := range append(front, u.firsts(kindSpan(at), 1).rows...) {
 		now := *r
 		u.show(&now, u.isFirst(r))
 		isWrong := now.Takeable != r.Takeable || now.Hidden != r.Hidden
@@ -382,8 +393,8 @@ func (u *unit) ahead(weight int) int {
 //
 // The order within a round is that in which tasks became ready. But with MaxInFlightPerKey, or if
 // the line has missed turns, it is that in which lines got their turns. A turn that was used late
-// was missed, unless its task had been handed back: then it was used in time before. A line that has
-// just used a missed turn joins no round that is being served: it gets one turn back, not two.
+// was missed, unless its task had been handed back: then it was used in time before. A line that
+// has just used a missed turn joins no round that is being served: it gets one turn back, not two.
 //
 // Where tasks have costs, these are read when a task gets its turn, so a line has no other turn
 // then; and the one that follows on that which was just used may be in the same round.

@@ -32,7 +32,8 @@ func (s span) prefix() Tuple {
 // spansOf returns all spans in which a task can be.
 func spansOf(r *Row) [6]span {
 	return [...]span{
-		keySpan(r.Key), lineSpan(r.line()), ofKind(r.Key, r.Kind), kindSpan(r.lineKind()), shownSpan(r.Key, false), shownSpan(r.Key, true),
+		keySpan(r.Key), lineSpan(r.line()), ofKind(r.Key, r.Kind), kindSpan(r.lineKind()),
+		shownSpan(r.Key, false), shownSpan(r.Key, true),
 	}
 }
 
@@ -45,18 +46,19 @@ func (s span) holds(r *Row) bool {
 func (s span) order(a, b *Row) int {
 	switch s.index {
 	case TaskPlace:
-		return cmp.Or(a.Priority-b.Priority, cmp.Compare(bit(a.Front != AtFront), bit(b.Front != AtFront)), byPlace(a, b))
+		behind := cmp.Compare(bit(a.Front != AtFront), bit(b.Front != AtFront))
+		return cmp.Or(a.Priority-b.Priority, behind, byPlace(a, b))
 	case TaskKinds:
 		return cmp.Or(a.Priority-b.Priority, cmp.Compare(a.Front, b.Front), byPlace(a, b))
 	}
 	return cmp.Compare(a.ID, b.ID)
 }
 
-// firsts is what is known of a span. The invariant: it is what a read of the database would find now.
-// So all that is written is noted here too (see unit.write). Nobody else can write these tasks
-// meanwhile: the head is not kept if others have written anything, and within a transaction the
-// queue is entered exclusively, or with Traits.Optimistic whoever changes a task also writes the row
-// of its key, unless it only puts one behind all others (see staysBehind).
+// firsts is what is known of a span. The invariant: it is what a read of the database would find
+// now. So all that is written is noted here too (see unit.write). Nobody else can write these
+// tasks meanwhile: the head is not kept if others have written anything, and within a transaction
+// the queue is entered exclusively, or with Traits.Optimistic whoever changes a task also writes
+// the row of its key, unless it only puts one behind all others (see staysBehind).
 //
 // There may be very many tasks, and only the first ones matter. No unknown one is between those
 // that are known. So one that comes after the last one is left out if more is true.
@@ -248,7 +250,8 @@ func (u *unit) note(of *Range, found []*Row) {
 func (u *unit) spansIn(of *Range, r *Row) func(func(span, *firsts) bool) {
 	return func(yield func(span, *firsts) bool) {
 		for _, s := range spansOf(r) {
-			if f := u.head.readyTasks[r.Key][s]; f != nil && s.index == of.Index && s.fields == len(of.Prefixes[0]) && s.holds(r) {
+			f := u.head.readyTasks[r.Key][s]
+			if f != nil && s.index == of.Index && s.fields == len(of.Prefixes[0]) && s.holds(r) {
 				yield(s, f)
 				return
 			}
@@ -270,7 +273,9 @@ func frontRanges(keys []string, spans []span, weight int, payload bool) (ranges 
 		of := shape{s.index, s.fields}
 		prefixes[of] = append(prefixes[of], s.prefix())
 	}
-	for _, of := range [...]shape{{TaskPlace, 1}, {TaskPlace, 2}, {TaskKinds, 2}, {TaskKinds, 3}, {TaskShown, 2}} {
+	for _, of := range [...]shape{
+		{TaskPlace, 1}, {TaskPlace, 2}, {TaskKinds, 2}, {TaskKinds, 3}, {TaskShown, 2},
+	} {
 		if all := prefixes[of]; len(all) > 0 {
 			n := firstsRead
 			if of == (shape{TaskPlace, 2}) {
@@ -302,7 +307,8 @@ func (u *unit) firsts(s span, n int) *firsts {
 
 // readMore reads more tasks of a span than are known, n at least.
 func (u *unit) readMore(s span, f *firsts, n int) {
-	r := FirstRange(s.index, []Tuple{s.prefix()}, max(n, 2*len(f.rows), len(f.rows)+moreRead), u.readsPayload())
+	n = max(n, 2*len(f.rows), len(f.rows)+moreRead)
+	r := FirstRange(s.index, []Tuple{s.prefix()}, n, u.readsPayload())
 	f.rows = must(u.v.Rows(r))
 	slices.SortFunc(f.rows, s.order)
 	f.more = len(f.rows) == r.Limit
