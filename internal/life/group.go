@@ -6,14 +6,14 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// Group is what the rules must know of a group: how many tasks it has, and how many of them are
-// members. One that has no tasks does not exist, so the zero Group is a new one.
+// Group is the state of a group: the number of its tasks, and of the members among them. A group
+// without tasks does not exist, so the zero Group is a new one.
 type Group struct {
 	Started, Cancelled bool
 	Tasks, Members     int
 }
 
-// Admits returns the error of a Put of a task that is to be in the group.
+// Admits returns the error of a Put into the group.
 func (g *Group) Admits(name string) error {
 	if g.Cancelled {
 		return fmt.Errorf("%w: %q", driver.ErrGroupCancelled, name)
@@ -29,8 +29,8 @@ func (g *Group) Join(role driver.Role) {
 	}
 }
 
-// Leave counts a task out that is gone, and tells whether it did: not if the group is over, for
-// End has counted all out.
+// Leave counts a task out that has left, and reports whether it did: not if the group is over,
+// because End has counted all out.
 func (g *Group) Leave(role driver.Role) bool {
 	if g.Tasks == 0 {
 		return false
@@ -42,8 +42,8 @@ func (g *Group) Leave(role driver.Role) bool {
 	return true
 }
 
-// Begin starts the group, or cancels it, and tells whether that changes anything. It returns the
-// error of a call that cannot be made.
+// Begin starts the group, or cancels it, and reports whether that changes anything. It returns an
+// error if the call is not possible.
 func (g *Group) Begin(name string, cancel bool) (bool, error) {
 	switch {
 	case g.Tasks == 0:
@@ -57,9 +57,9 @@ func (g *Group) Begin(name string, cancel bool) (bool, error) {
 	return true, nil
 }
 
-// End ends the group if it was started or cancelled and has no members any more, and tells whether
-// it does. The group has no tasks from then on: see Task.GroupEnds for what becomes of them. So it
-// does not end again when they leave it, and what is put into it later begins a new one.
+// End ends the group if it was started or cancelled and has no members left, and reports whether
+// it does. The group has no tasks from then on: see Task.GroupEnds for their next states. So it
+// does not end again when they leave it, and a later Put begins a new group.
 func (g *Group) End() bool {
 	if !g.Started || g.Members > 0 || g.Tasks == 0 {
 		return false
@@ -68,8 +68,8 @@ func (g *Group) End() bool {
 	return true
 }
 
-// GroupBegins returns what becomes of a task when its group is started or cancelled. If there is
-// no Event, nothing does.
+// GroupBegins returns the fate of a task when its group is started or cancelled. Without an Event
+// nothing changes.
 func (t *Task) GroupBegins(cancel bool, now int64, s *driver.Stats) Fate {
 	switch {
 	case t.Role != driver.Member:
@@ -81,12 +81,13 @@ func (t *Task) GroupBegins(cancel bool, now int64, s *driver.Stats) Fate {
 	return Fate{State: t.State}
 }
 
-// Running tells whether a task is a member that is taken: when its group is cancelled, its holder
-// is told so.
+// Running reports whether a task is a taken member: when its group is cancelled, its holder is
+// notified.
 func (t *Task) Running() bool { return t.State == driver.Taken && t.Role == driver.Member }
 
-// GroupEnds returns what becomes of a task that is no member when all members are gone: whether
-// the group was cancelled or not, the time of some has come. These are in no group any more.
+// GroupEnds returns the fate of a task that is no member when all members have left: AtAbort tasks
+// become ready if the group was cancelled, AtEnd tasks if not, and the others are deleted. A ready
+// task then has no group.
 func (t *Task) GroupEnds(cancelled bool, now int64, s *driver.Stats) Fate {
 	switch {
 	case cancelled != (t.Role == driver.AtAbort):

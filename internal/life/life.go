@@ -1,7 +1,6 @@
-// Package life has the rules of what happens to a task: from the state it is in and what is done
-// to it follow the next state, what becomes of its turn, what is told and how it has ended. It
-// knows nothing of where tasks are kept; the stores of this repository do what it says, each in
-// its way.
+// Package life has the rules of the life of a task. Given a task's state and an operation, it
+// computes the next state, turn, notifications and outcome. It does not know where tasks are kept;
+// each store of this repository applies its results in its own way.
 package life
 
 import (
@@ -12,11 +11,11 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// Task is what the rules must know of a task. Times are in nanoseconds since some moment of the
-// store's; 0 is never.
+// Task has the fields of a task that the rules need. Times are in nanoseconds since some moment of
+// the store's; 0 is never.
 type Task struct {
 	State       driver.State
-	Untried     bool // it was handed back untried and kept its turn, which it does but once
+	Untried     bool // it was handed back untried and kept its turn, which it may only once
 	Attempts    int32
 	MaxAttempts int32 // 0 means no limit
 	ReadyAt     int64
@@ -26,32 +25,32 @@ type Task struct {
 	*Rare       // nil if there is nothing in it
 }
 
-// Rare is what few tasks have.
+// Rare has the rare fields of a task.
 type Rare struct {
 	UniqueKey string
 	Err       *driver.Error
 	Group     GroupOf // nil if it is in none
 	Role      driver.Role
 	Deadline  time.Time
-	End       int64 // the deadline as the other times are; when it was put if it was over then
+	End       int64 // the deadline, like the other times; the time of the put if it was over then
 	Metadata  map[string]string
 }
 
-// GroupOf tells which group a task is in.
+// GroupOf returns the group of a task.
 type GroupOf interface {
 	Values() *Group
 }
 
-// Fate is what becomes of a task. It has four fields at most, also in Told, so that the compiler
-// keeps it in registers.
+// Fate is the result of an operation on a task. It and its Told have at most four fields, so that
+// the compiler keeps them in registers.
 type Fate struct {
-	State   driver.State // the next one; 0 if the task is gone
-	Told                 // what those are told who want to know
+	State   driver.State // the next state; 0 if the task has left
+	Told                 // events for readers
 	Turn    Turn         // whether it keeps its turn and its place in its key
-	Outcome error        // of one that is gone or buried; see driver.Outcome
+	Outcome error        // of a task that has left or is buried; see driver.Outcome
 }
 
-// Turn says what becomes of the turn and the place of a task that waits again.
+// Turn is the turn and the place of a task that waits again.
 type Turn uint8
 
 // The turns.
@@ -61,10 +60,10 @@ const (
 	SamePlace      // it takes a new turn, and keeps its place in its key
 )
 
-// Told is what is told of a task, one after the other; 0 is nothing.
+// Told has the events of a task, in order; 0 is none.
 type Told struct {
 	First, Second driver.EventType // in its old state
-	Event         driver.EventType // in the next one; 0 if nothing has changed but what is recorded
+	Event         driver.EventType // in the next state; 0 if only records have changed
 }
 
 // Put gives a task the times that it has when it is put, and returns its state.
@@ -86,7 +85,7 @@ func (t *Task) wait(now int64) driver.State {
 	return t.queue(now)
 }
 
-// holds tells whether its group holds a task back that has something rare.
+// holds reports whether its group holds back a task with rare fields.
 func (t *Task) holds() bool {
 	if t.Group == nil {
 		return false
@@ -94,7 +93,7 @@ func (t *Task) holds() bool {
 	return !t.Group.Values().Started || t.Role != driver.Member
 }
 
-// queue returns in which state a task waits that no group holds.
+// queue returns the waiting state of a task that no group holds.
 func (t *Task) queue(now int64) driver.State {
 	if t.Until > 0 {
 		return driver.Delayed
@@ -103,9 +102,8 @@ func (t *Task) queue(now int64) driver.State {
 	return driver.Ready
 }
 
-// Hurry makes a task ready that is to be taken by its id: a delayed one as at the end of its delay,
-// a buried one as Kick does. If it is ready, nothing happens. Blocked says that no task of its key
-// can be taken.
+// Hurry makes a task ready for TakeID: a delayed one as at the end of its delay, a buried one as
+// Kick does. A ready task stays as it is. Blocked says that no task of its key can be taken.
 func (t *Task) Hurry(blocked bool, now int64, s *driver.Stats) (Fate, error) {
 	switch {
 	case t.State == driver.Taken:
@@ -161,8 +159,8 @@ func (t *Task) Settle(how *driver.Settlement, now int64, s *driver.Stats) Fate {
 	return t.handBack(driver.EventRelease, how, now, s)
 }
 
-// Moves tells whether a task has another priority when its lease has ended. Then it queues up there
-// as one that was never in a queue, before Settle is called.
+// Moves reports whether a task has another priority after its lease. Then it queues up there like
+// a new task, before Settle is called.
 func Moves(how *driver.Settlement, priority int) bool {
 	return !how.Ends() && how.Priority != priority
 }
@@ -176,13 +174,13 @@ func (t *Task) Return(now int64, s *driver.Stats) Fate {
 	return t.back(driver.EventRelease, newTurn(t.Untried, NewTurn), now, s)
 }
 
-// Lose ends a lease that has run out, or whose consumer is gone.
+// Lose ends a lease that has run out, or whose consumer has left.
 func (t *Task) Lose(now int64, s *driver.Stats) Fate {
 	s.Losses++
 	return t.handBack(driver.EventTTR, &driver.Settlement{Method: driver.Release}, now, s)
 }
 
-// newTurn returns a new turn, or the same one if it is not to be a new one.
+// newTurn returns a new turn, or the same one if it should not change.
 func newTurn(is bool, turn Turn) Turn {
 	if is {
 		return turn
@@ -190,10 +188,12 @@ func newTurn(is bool, turn Turn) Turn {
 	return SameTurn
 }
 
-// handBack ends a lease whose task was tried and is not done. It takes a new turn even without a
-// delay: if it were first again, it could be the only one that is ever taken. One that waits with
-// its key without having failed keeps its turn, but not twice in a row.
-func (t *Task) handBack(why driver.EventType, how *driver.Settlement, now int64, s *driver.Stats) Fate {
+// handBack ends a lease whose task was tried and is not done. The task takes a new turn even
+// without a delay: if it were first again, workers might never take another task. One that waits
+// with its key without having failed keeps its turn, but not twice in a row.
+func (t *Task) handBack(why driver.EventType, how *driver.Settlement, now int64,
+	s *driver.Stats,
+) Fate {
 	t.Until = 0
 	turn := NewTurn
 	if how.HoldKey {
@@ -234,7 +234,7 @@ func (t *Task) back(why driver.EventType, turn Turn, now int64, s *driver.Stats)
 	return Fate{State: t.wait(now), Told: Told{Event: why}, Turn: turn}
 }
 
-// bury buries a task, or ends it if it is not wanted any more. Why is told before, unless it is 0.
+// bury buries a task, or ends it if it is unwanted. why is the event before that, unless it is 0.
 func (t *Task) bury(why driver.EventType, now int64, s *driver.Stats) (f Fate) {
 	s.Buries++
 	t.Until = 0
@@ -243,11 +243,14 @@ func (t *Task) bury(why driver.EventType, now int64, s *driver.Stats) (f Fate) {
 		f.First, f.Second = why, driver.EventBury
 		return f
 	}
-	return Fate{State: driver.Buried, Told: Told{First: why, Event: driver.EventBury}, Outcome: t.Failure()}
+	return Fate{
+		State: driver.Buried, Told: Told{First: why, Event: driver.EventBury},
+		Outcome: t.Failure(),
+	}
 }
 
-// unwanted tells how a task must end instead of waiting: its group is cancelled, or its time to
-// live or deadline is over. If it may wait, end is 0.
+// unwanted returns the end of a task that must not wait, because its group is cancelled, or its
+// time to live or deadline is over. If it may wait, end is 0.
 func (t *Task) unwanted(now int64) (end driver.EventType, outcome error) {
 	if t.Cancelled() {
 		return driver.EventDelete, driver.ErrDeleted
@@ -258,7 +261,7 @@ func (t *Task) unwanted(now int64) (end driver.EventType, outcome error) {
 	return 0, nil
 }
 
-// Cancelled tells whether a task is a member of a group that was cancelled.
+// Cancelled reports whether a task is a member of a cancelled group.
 func (t *Task) Cancelled() bool {
 	if t.Rare == nil || t.Group == nil || t.Role != driver.Member {
 		return false
@@ -273,7 +276,7 @@ func (t *Task) Kick(now int64, s *driver.Stats) Fate {
 	return t.back(driver.EventKick, NewTurn, now, s)
 }
 
-// Due makes happen what happens to a task by itself at that time.
+// Due applies the change of a task that is due at that time.
 func (t *Task) Due(at int64, s *driver.Stats) Fate {
 	switch ends := t.Ends(); {
 	case t.State == driver.Taken:
@@ -287,8 +290,8 @@ func (t *Task) Due(at int64, s *driver.Stats) Fate {
 	return Fate{State: t.queue(at), Told: Told{Event: driver.EventDelay}, Turn: NewTurn}
 }
 
-// Change does what is done by those who do not hold the task. It returns ErrNotFound if that
-// cannot be done, and ErrTaken if it must not be.
+// Change applies an operation of a caller that does not hold the task. It returns ErrNotFound if
+// the state does not allow it, and ErrTaken if the task is taken and must not be changed.
 func (t *Task) Change(
 	change driver.Change, unlessTaken bool, reason *driver.Error, now int64, s *driver.Stats,
 ) (Fate, error) {
@@ -333,7 +336,7 @@ func (t *Task) gone(why driver.EventType, outcome error, s *driver.Stats) Fate {
 	return Fate{Told: Told{Event: why}, Outcome: outcome}
 }
 
-// Ends returns when the task is of no use any more, 0 for never.
+// Ends returns when the task expires, 0 for never.
 func (t *Task) Ends() int64 {
 	if t.Rare != nil && t.End != 0 && (t.Expires == 0 || t.End <= t.Expires) {
 		return t.End
@@ -341,7 +344,7 @@ func (t *Task) Ends() int64 {
 	return t.Expires
 }
 
-// Wake returns when something happens to the task by itself in that state, 0 for never.
+// Wake returns when a change of the task is due in that state, 0 for never.
 func (t *Task) Wake(state driver.State) int64 {
 	ends := t.Ends()
 	switch {
@@ -361,7 +364,7 @@ func (t *Task) Failure() error {
 	return t.Err
 }
 
-// OutcomeSoFar returns what is known of the outcome of a task that is not gone.
+// OutcomeSoFar returns the known outcome of a task in the queue.
 func (t *Task) OutcomeSoFar(id driver.ID) driver.Outcome {
 	if t.State != driver.Buried {
 		return driver.Outcome{ID: id}
