@@ -391,7 +391,8 @@ func (q *Queue[V]) Wait(ctx context.Context, uniqueKey string) error {
 
 // DeleteSome deletes the tasks of a State, Key and Kind, as Delete does, and returns how many. Those
 // that are taken it deletes only if State is Taken. Limit does not matter, and neither Group nor After
-// can be set. It is a transaction for each 1,000 tasks, between which others go on: if it returns an
+// can be set. It deletes them in no order, so those that a group has held until others were gone may
+// be deleted too. It is a transaction for each 1,000 tasks, between which others go on: if it returns an
 // error, some may be gone. With a Key it is O(tasks of the key), but in memory O(tasks), as List.
 func (q *Queue[V]) DeleteSome(ctx context.Context, options ListOptions) (int, error) {
 	switch {
