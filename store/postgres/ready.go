@@ -19,9 +19,9 @@ CROSS JOIN LATERAL (
 ) t LIMIT $6`
 
 	// The first tasks of each kind are merged, and then locked in order, so that only returned
-	// tasks are locked. $7 is how many of each are read. Of tasks without a kind only those that
-	// share a turn are in the index of kinds. takeable::int keeps the planner from using the index of
-	// takeable tasks there.
+	// tasks are locked. $7 is how many of each are read. Of tasks without a kind only tasks
+	// with a shared turn are in the index of kinds. takeable::int keeps the planner from using the
+	// index of takeable tasks there.
 	sqlReadyKinds = `
 SELECT t.* FROM (
 	SELECT c.id FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $8::bytea[]) s (priority, round, seq, below, kind)

@@ -96,7 +96,7 @@ func statement(queue int64, r *rows.Range, columns string) (string, []any) {
 	rest := in.fields
 	switch {
 	case several:
-		n := 1 // also if there are none
+		n := 1 // even without prefixes
 		if len(r.Prefixes) > 0 {
 			n = len(r.Prefixes[0])
 		}

@@ -149,8 +149,8 @@ func (v *view) scan(r *rows.Range, read func(c *cells)) error {
 	return nil
 }
 
-// each is scan for one prefix. Of tasks without a kind only those that share a turn are in the
-// index of kinds; the others are found in the index of all.
+// each is scan for one prefix. Of tasks without a kind only tasks with a shared turn are in
+// the index of kinds; the others are found in the index of all.
 func (v *view) each(r *rows.Range, prefix rows.Tuple, read func(c *cells)) error {
 	if r.Index == rows.TaskKind && prefix[0] == "" {
 		all := *r
