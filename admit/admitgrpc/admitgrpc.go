@@ -79,7 +79,8 @@ func refusal[K comparable](l *admit.Limiter[K], err error) error {
 		return status.FromContextError(err).Err()
 	}
 	s := status.New(code, err.Error())
-	if detailed, err := s.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(l.RetryAfter(err))}); err == nil {
+	retry := &errdetails.RetryInfo{RetryDelay: durationpb.New(l.RetryAfter(err))}
+	if detailed, err := s.WithDetails(retry); err == nil {
 		s = detailed
 	}
 	return s.Err()

@@ -2,7 +2,8 @@
 // is a module of its own, and needs servers of version 3.6 or newer.
 //
 //	client, err := clientv3.New(clientv3.Config{
-//		Endpoints: endpoints, DialKeepAliveTime: 2 * time.Second, DialKeepAliveTimeout: 2 * time.Second,
+//		Endpoints:         endpoints,
+//		DialKeepAliveTime: 2 * time.Second, DialKeepAliveTimeout: 2 * time.Second,
 //	})
 //	store, err := etcd.Open(ctx, client, &etcd.Options{MaxOps: 8192})
 //	tasks, err := task.Open[Job](ctx, store, "emails", nil)
