@@ -161,12 +161,3 @@ func (c *cells) blob() []byte {
 	}
 	return b
 }
-
-// field is a number or a string.
-func (c *cells) field() any {
-	if n, ok := c.values[c.next].(int64); ok {
-		c.next++
-		return n
-	}
-	return c.text()
-}
