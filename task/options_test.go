@@ -74,7 +74,7 @@ func TestBadCalls(t *testing.T) {
 	require.NoError(t, err)
 	long := strings.Repeat("x", task.MaxName+1)
 	for field, o := range map[string]task.PutOptions{
-		"PutOptions.Priority is 327": {Priority: task.MaxPriority + 1},
+		"PutOptions.Priority is 256": {Priority: task.MaxPriority + 1},
 		"PutOptions.Delay":           {Delay: task.MaxDuration + 1},
 		"PutOptions.TTL":             {TTL: task.MaxDuration + 1},
 		"PutOptions.TTR":             {TTR: task.MaxDuration + 1},
@@ -255,7 +255,7 @@ func TestManyKinds(t *testing.T) {
 	q, err := task.Open[int](ctx, new(memory.Store), "q", nil)
 	require.NoError(t, err)
 	for i := range 100 {
-		_, err := q.Put(ctx, string(rune('a'+i%7)), i, task.PutOptions{Kind: string(rune('a' + i)), Priority: i * 300})
+		_, err := q.Put(ctx, string(rune('a'+i%7)), i, task.PutOptions{Kind: string(rune('a' + i)), Priority: 2 * i})
 		require.NoError(t, err)
 	}
 	for range 100 {

@@ -15,6 +15,7 @@ type backlog struct {
 	name           string
 	tasks, inShort int // how many, and with -short
 	taken          bool
+	served         bool // as many were taken and acked before, unless the queue is limited
 	put            func(i int, t *task.Entry[string])
 }
 
@@ -29,11 +30,11 @@ const (
 )
 
 var backlogs = []backlog{
-	{"tasks", 32_000, 4000, false, func(int, *task.Entry[string]) {}},
-	{"taken tasks", 4000, 1000, true, func(int, *task.Entry[string]) {}},
-	{"priorities", 2000, 2000, false, func(i int, t *task.Entry[string]) { t.Options.Priority = i + 1 }},
-	{"kinds", 2000, 2000, false, func(i int, t *task.Entry[string]) { t.Options.Kind = fmt.Sprint(i) }},
-	{"keys", 20_000, 2000, false, func(i int, t *task.Entry[string]) { t.Key = fmt.Sprint(i) }},
+	{"tasks", 32_000, 4000, false, false, func(int, *task.Entry[string]) {}},
+	{"taken tasks", 4000, 1000, true, false, func(int, *task.Entry[string]) {}},
+	{"priorities", task.MaxPriority, task.MaxPriority, false, true, func(i int, t *task.Entry[string]) { t.Options.Priority = i + 1 }},
+	{"kinds", 2000, 2000, false, false, func(i int, t *task.Entry[string]) { t.Options.Kind = fmt.Sprint(i) }},
+	{"keys", 20_000, 2000, false, false, func(i int, t *task.Entry[string]) { t.Key = fmt.Sprint(i) }},
 }
 
 // Backlog shows that no call of a Store costs more than 6 times as much beside many tasks, taken
@@ -99,23 +100,36 @@ func (b *backlog) fill(t *testing.T, store task.Store, n, limit int) *measured {
 	m.ok(err)
 	t.Cleanup(func() { m.ok(q.Close(ctx)) })
 	m.picky = q.NewConsumer(task.Filter{Kinds: []string{"new"}})
-	var tasks []task.Entry[string]
-	for i := range n {
-		next := task.Entry[string]{Key: "k"}
-		b.put(i, &next)
-		tasks = append(tasks, next)
-		if len(tasks) < tasksABatch && i < n-1 {
-			continue
-		}
-		_, err := q.PutBatch(ctx, tasks)
-		m.ok(err)
-		if b.taken {
-			_, err = q.TakeBatch(ctx, len(tasks))
-			m.ok(err)
-		}
-		tasks = tasks[:0]
+	if b.served && limit == 0 {
+		b.putBatches(m, n, func(t *task.Task[string]) error { return t.Ack(ctx) })
+	}
+	if !b.taken {
+		b.putBatches(m, n, nil)
+	} else {
+		b.putBatches(m, n, func(*task.Task[string]) error { return nil })
 	}
 	return m
+}
+
+// putBatches puts n tasks in batches. If f is not nil, it takes each batch, and calls f for each task.
+func (b *backlog) putBatches(m *measured, n int, f func(*task.Task[string]) error) {
+	for begin := 0; begin < n; begin += tasksABatch {
+		tasks := make([]task.Entry[string], min(tasksABatch, n-begin))
+		for i := range tasks {
+			tasks[i].Key = "k"
+			b.put(begin+i, &tasks[i])
+		}
+		_, err := m.PutBatch(ctx, tasks)
+		m.ok(err)
+		if f == nil {
+			continue
+		}
+		taken, err := m.TakeBatch(ctx, len(tasks))
+		m.ok(err)
+		for _, t := range taken {
+			m.ok(f(t))
+		}
+	}
 }
 
 func (m *measured) ok(err error) {
