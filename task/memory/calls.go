@@ -363,13 +363,11 @@ func (q *queue) Pause(_ context.Context, key *string, paused bool) error {
 		return nil
 	}
 	k := q.keyState(*key, 0)
-	if k.paused = paused; !paused {
-		k.until = 0
-		q.waiting.index(k, false)
+	if k.paused = paused; paused {
+		q.block(k)
+	} else {
+		q.endWait(k)
 	}
-	q.block(k)
-	q.look()
-	q.forgetKey(k)
 	return nil
 }
 

@@ -116,6 +116,30 @@ func TestEmptyQueueIsSmall(t *testing.T) {
 	require.NoError(t, q.Close(ctx))
 }
 
+// A key whose wait is over, and that TakeID finds before advance has come to it, has another task:
+// those who wait for one are told of that.
+func TestTakeIDEndsWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, w := t.Context(), new(watching)
+		opened, err := new(Store).Open(ctx, "q", driver.Settings{Capacity: fairq.MaxLen, KeyCapacity: fairq.MaxLen}, w)
+		require.NoError(t, err)
+		b := opened.(*backend)
+		for range 2 {
+			_, _, err := b.PutOne(ctx, driver.New{Key: "a", Weight: 1, Cost: 1})
+			require.NoError(t, err)
+		}
+		for i := range timersPerCall {
+			require.NoError(t, b.HoldKey(ctx, fmt.Sprint(i), time.Second))
+		}
+		require.NoError(t, b.HoldKey(ctx, "a", time.Second+1))
+		w.interest.Waiting.Add(1)
+		time.Sleep(time.Second + 1)
+		_, err = b.TakeID(ctx, driver.Handle{ID: "c"}, 1)
+		require.NoError(t, err)
+		require.NotZero(t, w.ready.Load(), "nobody is told of the other task")
+	})
+}
+
 // When more is due at once than one call handles, what a call is about is up to date all the same.
 func TestMuchIsDue(t *testing.T) {
 	const n = 3 * timersPerCall

@@ -155,6 +155,7 @@ type watching struct {
 
 func (w *watching) Interest() *driver.Interest { return &w.interest }
 func (w *watching) Ready(int, string)          { w.ready.Add(1) }
+func (w *watching) Look()                      { w.ready.Add(1) }
 func (w *watching) Dropped()                   {}
 
 // Who begins to wait, and then finds no task, is told of one that is put at that moment. When

@@ -159,9 +159,9 @@ func (q *queue) leaveState(it *item) {
 	it.block.count(state, -1)
 	if state == driver.Taken {
 		it.lease, it.consumer = 0, nil
-		if q.settings.MaxInFlightPerKey > 0 {
-			q.block(it.key)
-			q.slotFreed(it.key)
+		if k := it.key; q.settings.MaxInFlightPerKey > 0 {
+			q.block(k)
+			q.wake(k, min(1, k.tasks[driver.Ready]-q.slots(k)+1))
 		}
 	}
 }
@@ -186,31 +186,19 @@ func (q *queue) slots(k *keyState) int {
 	return q.settings.MaxInFlightPerKey - k.tasks[driver.Taken]
 }
 
-// wake tells that tasks of a key can be taken which could not be while it was blocked.
-func (q *queue) wake(k *keyState) {
-	switch n := min(k.tasks[driver.Ready], q.slots(k)); {
-	case k.blocked || n == 0:
+// wake tells that n more tasks of a key can be taken, unless it is blocked.
+func (q *queue) wake(k *keyState, n int) {
+	switch {
+	case k.blocked || n <= 0:
 	case n == 1 && k.uniform():
 		q.ready(k.lines[0].band.priority, k.lines[0].lanes[0].kind.name)
 	default:
-		q.look()
+		q.look() // who can have it depends on its priority and kind, and it may be one of several
 	}
 }
 
 // uniform tells whether all ready tasks of the key are of one priority and kind.
 func (k *keyState) uniform() bool { return len(k.lines) == 1 && len(k.lines[0].lanes) == 1 }
-
-// slotFreed tells that one more task of a key can be taken, if that is so.
-func (q *queue) slotFreed(k *keyState) {
-	if k.blocked || k.tasks[driver.Ready] < q.slots(k) {
-		return
-	}
-	if k.uniform() {
-		q.ready(k.lines[0].band.priority, k.lines[0].lanes[0].kind.name)
-	} else {
-		q.look() // who can have it depends on its priority and kind, and it may be one of several
-	}
-}
 
 // take takes the first task that the filter of a taker passes, nil if there is none.
 func (q *queue) take(by *driver.Taker, now int64) (*item, error) {
@@ -264,7 +252,7 @@ func (q *queue) takeID(consumer driver.Handle, id driver.ID, now int64) (*item, 
 		return nil, driver.ErrNotFound
 	}
 	if k := it.key; k.until != 0 && k.until <= now { // there was too much that was due
-		q.wait(k, 0)
+		q.endWait(k)
 	}
 	f, err := it.Hurry(q.paused || it.key.blocked, now, &q.stats)
 	if err != nil {

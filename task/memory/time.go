@@ -4,6 +4,8 @@ import (
 	"context"
 	"iter"
 	"time"
+
+	"github.com/fairq/fairq/task/driver"
 )
 
 // arm sets the time at which something happens to a task by itself; 0 means never.
@@ -110,10 +112,7 @@ func (q *queue) advance(now int64, most int) int {
 		q.fire(q.timers[0].item)
 	}
 	for ; most > 0 && len(q.waiting) > 0 && q.waiting[0].until <= now; most-- {
-		k := q.waiting[0]
-		q.wait(k, 0)
-		q.wake(k)
-		q.forgetKey(k)
+		q.endWait(q.waiting[0])
 	}
 	for most > 0 && len(q.leaving) > 0 && q.leaving[0].deadline <= now {
 		c := q.leaving[0]
@@ -133,6 +132,13 @@ func (q *queue) wait(k *keyState, until int64) {
 	q.waiting.index(k, until != 0)
 	q.block(k)
 	q.announce()
+}
+
+// endWait has a key wait no more.
+func (q *queue) endWait(k *keyState) {
+	q.wait(k, 0)
+	q.wake(k, min(k.tasks[driver.Ready], q.slots(k)))
+	q.forgetKey(k)
 }
 
 // hold has a key wait until a time, unless it waits for longer.
