@@ -274,8 +274,15 @@ func list(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
+	n := min(c.limit, 1000)
+	switch {
+	case c.soonest: // this order has no pages
+		n = c.limit
+	case c.reason != "": // most tasks may have another one
+		n = 1000
+	}
 	rows := []taskRow{}
-	for t, err := range c.tasks(ctx, q, min(c.limit, 1000)) {
+	for t, err := range c.tasks(ctx, q, n) {
 		if err != nil {
 			return err
 		}

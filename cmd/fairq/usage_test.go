@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -206,7 +207,7 @@ func TestMany(t *testing.T) {
 	require.Equal(t, 2, strings.Count(cli(t, "keys", "mails", "-paused").out, "\n"), "the head and nobody")
 	cli(t, "delete", "mails", "-key", "user 0", "-state", "buried").fails(failed, "these are 10 tasks; -yes deletes them")
 	cli(t, "delete", "mails", "-key", "user 0", "-kind", "news", "-state", "buried", "-yes", "-history=1h").prints("deleted: 5\n")
-	out := cli(t, "list", "mails", "-reason", "mailbox", "-limit", "3").out // read by three at a time
+	out := cli(t, "list", "mails", "-reason", "mailbox", "-limit", "3").out
 	require.Equal(t, []int{4, 3}, []int{strings.Count(out, "\n"), strings.Count(out, "no mailbox")}, out)
 	cli(t, "list", "mails", "-reason", "x", "-soonest", "-state", "buried").fails(misused, "do not go together")
 	cli(t, "kick", "mails", "-reason", "timed").prints("kicked: 5\n")
@@ -215,6 +216,19 @@ func TestMany(t *testing.T) {
 	out = cli(t, "history", "mails", "-limit", "2").out
 	require.Equal(t, 3, strings.Count(out, "\n"), out)
 	require.Contains(t, out, "deleted")
+
+	s, err = sqlite.Open(t.Context(), file, nil)
+	require.NoError(t, err)
+	q, err = task.Open[string](t.Context(), s, "later", nil)
+	require.NoError(t, err)
+	later := task.Entry[string]{Key: "a", Options: task.PutOptions{Delay: time.Hour}}
+	_, err = q.PutBatch(t.Context(), slices.Repeat([]task.Entry[string]{later}, 1100))
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	for limit, want := range map[string]int{"1050": 1050, "2000": 1100} {
+		r := cli(t, "list", "later", "-state=delayed", "-soonest", "-json", "-limit", limit)
+		require.Len(t, r.json()["tasks"], want)
+	}
 }
 
 // What comes is shown, and what goes is not.
