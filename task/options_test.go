@@ -74,7 +74,7 @@ func TestBadCalls(t *testing.T) {
 	require.NoError(t, err)
 	long := strings.Repeat("x", task.MaxName+1)
 	for field, o := range map[string]task.PutOptions{
-		"PutOptions.Priority is 256": {Priority: task.MaxPriority + 1},
+		"PutOptions.Priority is 100": {Priority: task.MaxPriority + 1},
 		"PutOptions.Delay":           {Delay: task.MaxDuration + 1},
 		"PutOptions.TTL":             {TTL: task.MaxDuration + 1},
 		"PutOptions.TTR":             {TTR: task.MaxDuration + 1},

@@ -9,7 +9,7 @@ import (
 const (
 	// MaxPriority is the least urgent priority. A store may read something of each priority in each
 	// transaction.
-	MaxPriority = 255
+	MaxPriority = 99
 
 	// MaxDuration is the longest delay, time to live and time to run: a hundred years.
 	MaxDuration = 100 * 365 * 24 * time.Hour
