@@ -274,7 +274,7 @@ func (q *Queue[K, V]) enterCost(s *keyState[K], slot, node, turn uint32, join ui
 	return round
 }
 
-// leave is called when the item of a node is about to leave, and returns its cost.
+// leaveCost returns the cost of an item that is about to leave, which counts as queued no more.
 func (q *Queue[K, V]) leaveCost(k *keyCost, node uint32) (cost uint64) {
 	cost = uint64(q.turnCosts.at(node).cost)
 	k.queued -= cost

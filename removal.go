@@ -79,7 +79,7 @@ func (q *Queue[K, V]) evict(own keyRef[K], oldest bool) (k itemKey[K], value V) 
 	if oldest {
 		node = s.oldest
 	}
-	k = itemKey[K]{key: s.key, hash: s.hash} // s is void if the key loses its only item
+	k = q.itemKey(node) // now, because s is void if the key loses its only item
 	return k, q.remove(node)
 }
 

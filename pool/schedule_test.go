@@ -157,8 +157,8 @@ func upTo(r *rand.Rand, d time.Duration) time.Duration { return time.Duration(r.
 func transitions(year int, location *time.Location) (at []time.Time) {
 	offset := func(now time.Time) int { _, o := now.Zone(); return o }
 	end := time.Date(year+1, 1, 1, 0, 0, 0, 0, location)
-	for now := time.Date(year, 1, 1, 0, 0, 0, 0,
-		location); now.Before(end); now = now.Add(6 * time.Hour) {
+	begin := time.Date(year, 1, 1, 0, 0, 0, 0, location)
+	for now := begin; now.Before(end); now = now.Add(6 * time.Hour) {
 		low, high := now, now.Add(6*time.Hour)
 		if offset(low) == offset(high) {
 			continue

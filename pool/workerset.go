@@ -31,7 +31,8 @@ type workerSet struct {
 	abandonedSinks atomic.Int64 // abandoned sinks that still run
 
 	dropped, expired, deadLetters, leftoverCount, refused counter // see Stats
-	recent                                                recent
+
+	recent recent
 
 	backgroundCounts counters     // of attempts that are settled in the background
 	prefetched       atomic.Int64 // tasks that were taken and not started, see prefetcher

@@ -77,9 +77,9 @@ func main() {
 	flag.IntVar(&o.count, "count", 3, "how many rounds")
 	flag.IntVar(&o.keys, "keys", 1_000, "how many keys, unless -fair")
 	flag.StringVar(&o.dir, "dir", "",
-		"where databases are made, for the time of the run (default that for temporary files)")
+		"the folder for the databases of the run (default: the one for temporary files)")
 	flag.BoolVar(&o.fifo, "fifo", false,
-		"compare ours with ours when all tasks have the same key, which is first in first out")
+		"compare with the same queues when all tasks have one key: first in, first out")
 	flag.BoolVar(&o.fair, "fair", false,
 		"measure how long tasks of small tenants wait beside a big one")
 	flag.Float64Var(&o.load.rate, "rate", 50,

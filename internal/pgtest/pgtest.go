@@ -273,6 +273,6 @@ func (s *Server) Database(tb testing.TB) string {
 }
 
 func (s *Server) exec(sql string) error {
-	return run(s.command("psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", s.URL("postgres"), "-c",
-		sql))
+	url := s.URL("postgres")
+	return run(s.command("psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", url, "-c", sql))
 }

@@ -80,8 +80,8 @@ func open(ctx context.Context, c config) (*database, error) {
 	}
 	if c.now != nil {
 		// In a bubble, time passes immediately when nothing runs.
-		conf.HealthCheckPeriod, conf.MaxConnLifetime, conf.MaxConnIdleTime = 1e6*time.Hour,
-			1e6*time.Hour, 1e6*time.Hour
+		const never = 1e6 * time.Hour
+		conf.HealthCheckPeriod, conf.MaxConnLifetime, conf.MaxConnIdleTime = never, never, never
 		conf.ConnConfig.ConnectTimeout = 0
 		conf.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
 	}

@@ -61,8 +61,8 @@ func tableOf[R any](schema rows.Schema[R], columns string, fields func(r *R) []a
 	t.columns = strings.Join(given, ", ")
 	t.set = withRows(len(ints), t.columns,
 		"INSERT INTO fairq."+t.name+" (queue, "+strings.Join(all, ", ")+") "+
-			"SELECT $1, "+strings.Join(values,
-			", ")+" FROM %s ON CONFLICT (queue, "+key+") DO UPDATE SET "+strings.Join(updates, ", "))
+			"SELECT $1, "+strings.Join(values, ", ")+" FROM %s "+
+			"ON CONFLICT (queue, "+key+") DO UPDATE SET "+strings.Join(updates, ", "))
 	ints, _ = valuesOf(t.primary(new(R)))
 	t.remove = withRows(len(ints), key, "DELETE FROM fairq."+t.name+" WHERE ctid = ANY(ARRAY("+
 		"SELECT t.ctid FROM %s CROSS JOIN LATERAL (SELECT ctid FROM fairq."+t.name+

@@ -41,8 +41,8 @@ func dataSource(path string) (string, error) {
 	}
 	// The parameter is the driver's: without it the error for a file that cannot be opened is "out
 	// of memory".
-	return "file://" + strings.NewReplacer("%", "%25", "?", "%3f", "#",
-		"%23").Replace(path) + "?_error_rc=1", nil
+	escaped := strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(path)
+	return "file://" + escaped + "?_error_rc=1", nil
 }
 
 // connect opens a connection and sets it up.
@@ -66,8 +66,8 @@ func connect(ctx context.Context, path string, o *options) (_ *conn, err error) 
 		}
 	}()
 	// During the setup SQLite waits for locks, later patiently does.
-	if _, err := c.pragma("busy_timeout = " + strconv.FormatInt(o.busyTimeout.Milliseconds(),
-		10)); err != nil {
+	busy := strconv.FormatInt(o.busyTimeout.Milliseconds(), 10)
+	if _, err := c.pragma("busy_timeout = " + busy); err != nil {
 		return nil, err
 	}
 	if r, ok := dc.(interface{ IsReadOnly(string) (bool, error) }); ok {

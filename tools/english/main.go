@@ -56,7 +56,11 @@ func main() {
 	flag.Parse()
 	hits, used := map[string]int{}, map[string]bool{}
 	todo, accepted := strings.Fields(todoList), strings.Split(strings.TrimSpace(acceptedList), "\n")
-	bad := false
+	bad, rules := false, map[*regexp.Regexp]string{}
+	for rule, better := range avoid {
+		rule = strings.ReplaceAll(rule, " ", `\s+`)
+		rules[regexp.MustCompile(`(?i)(?:\b|^)(?:`+rule+`)`)] = better
+	}
 	err := filepath.WalkDir(flag.Arg(0), func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() && (d.Name() == "testdata" || d.Name() == ".git") {
 			return fs.SkipDir
@@ -72,9 +76,8 @@ func main() {
 			text, err = comments(path)
 			place = filepath.ToSlash(filepath.Dir(place))
 		}
-		for rule, better := range avoid {
-			rule = `(?i)(?:\b|^)(?:` + strings.ReplaceAll(rule, " ", `\s+`) + `)`
-			for _, at := range regexp.MustCompile(rule).FindAllStringIndex(text, -1) {
+		for rule, better := range rules {
+			for _, at := range rule.FindAllStringIndex(text, -1) {
 				around := strings.Join(strings.Fields(text[max(0, at[0]-80):min(len(text), at[1]+80)]), " ")
 				if i := slices.IndexFunc(accepted,
 					func(s string) bool { return s != "" && strings.Contains(around, s) }); i >= 0 {

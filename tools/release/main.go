@@ -177,8 +177,8 @@ func prepare(root, version string, parts []part) error {
 		return err
 	}
 	for _, p := range parts {
-		if err := os.WriteFile(filepath.Join(root, p.dir, "go.mod"), modfile.Format(p.file.Syntax),
-			0o666); err != nil {
+		name := filepath.Join(root, p.dir, "go.mod")
+		if err := os.WriteFile(name, modfile.Format(p.file.Syntax), 0o666); err != nil {
 			return err
 		}
 	}
@@ -274,8 +274,8 @@ func fileURL(dir string) string {
 // extract writes the files of a revision into an empty folder.
 func extract(root, revision, dir string) error {
 	archive := dir + ".zip"
-	if _, err := command(root, nil, "git", "archive", "--format=zip", "--output="+archive,
-		revision); err != nil {
+	_, err := command(root, nil, "git", "archive", "--format=zip", "--output="+archive, revision)
+	if err != nil {
 		return err
 	}
 	files, err := zip.OpenReader(archive)

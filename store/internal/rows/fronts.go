@@ -241,8 +241,8 @@ func (u *unit) setTurn(known *Row, to turn, front Front) {
 // ones that are parked: one at least if there is one.
 func (u *unit) restOf(at lineKind, end uint64) []*Row {
 	f := u.firsts(kindSpan(at), 0)
-	isNext := func(r *Row) bool { return r.Front == AtFront || r.Front == Parked && r.Place > end }
-	for f.more && !slices.ContainsFunc(f.rows, isNext) {
+	isEnough := func(r *Row) bool { return r.Front == AtFront || r.Front == Parked && r.Place > end }
+	for f.more && !slices.ContainsFunc(f.rows, isEnough) {
 		u.readMore(kindSpan(at), f, 0)
 	}
 	return slices.DeleteFunc(slices.Clone(f.rows), func(r *Row) bool { return r.Front == AtFront || r.Place <= end })
