@@ -188,12 +188,16 @@ func (q *taskQueue[V]) do(ctx context.Context, a Action, last *sample) (n int, m
 	case resumeKey:
 		return 1, false, q.ResumeKey(ctx, key)
 	case dropKey:
-		return q.each(ctx, task.ListOptions{Key: &key}, "", q.DeleteUnlessTaken)
+		n, err = q.DeleteSome(ctx, task.ListOptions{Key: &key})
+		return finished(ctx, n, err)
 	}
 	o, err := buriedOnes{key: a.Key, kind: a.Kind}.options(last)
 	switch {
 	case err != nil:
 		return 0, false, err
+	case a.Name == removeAll && a.Reason == "":
+		n, err = q.DeleteSome(ctx, o)
+		return finished(ctx, n, err)
 	case a.Name == removeAll:
 		return q.each(ctx, o, a.Reason, q.DeleteUnlessTaken)
 	case a.Reason != "":
@@ -212,11 +216,11 @@ func (q *taskQueue[V]) do(ctx context.Context, a Action, last *sample) (n int, m
 	return finished(ctx, n, err)
 }
 
-// each does something to each task, if it has failed for that reason, in the order of their ids.
+// each calls do for each task that has failed for the reason, in the order of their ids.
 func (q *taskQueue[V]) each(ctx context.Context, o task.ListOptions, reason string, do func(context.Context, task.ID) error) (n int, more bool, err error) {
 	var failed error
 	_, err = q.walk(ctx, o, math.MaxInt32, func(t *task.Task[V], i *task.Info) bool {
-		if reason != "" && reason != reasonOf(message(i)) {
+		if reason != reasonOf(message(i)) {
 			return true
 		}
 		switch err := do(ctx, t.ID); {

@@ -184,6 +184,10 @@ func remove(ctx context.Context, c *call) error {
 		}
 		return fmt.Errorf("these are %d tasks; -yes deletes them", n)
 	}
+	if !c.force && c.reason == "" && c.state != task.Taken {
+		n, err := q.DeleteSome(ctx, task.ListOptions{State: c.state, Key: c.key, Kind: c.kind})
+		return errors.Join(err, c.report("deleted", n))
+	}
 	return c.some(ctx, q, "deleted", func(ctx context.Context, id task.ID) error { return do(q, ctx, id) })
 }
 
