@@ -38,7 +38,7 @@
 //
 // All but the actions are GET, and answer with JSON. {name} is that of a source. Errors are of the
 // form {"error": "..."}, with a status that fits. Times are in RFC 3339, durations in nanoseconds.
-// docs/operating.md tells what the fields mean.
+// docs/operating.md explains the fields.
 //
 //	/                                   the page
 //	/v1/queues                          all sources, with their stats; waits for none of them

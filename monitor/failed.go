@@ -34,7 +34,7 @@ type keeper interface {
 type failures struct {
 	At     time.Time `json:"at"`
 	Count  int       `json:"count"`          // tasks
-	Read   int       `json:"read"`           // of which so many were read, and are in the groups
+	Read   int       `json:"read"`           // tasks that were read, and are in the groups
 	Gone   bool      `json:"gone,omitempty"` // they are buried nowhere
 	Groups []group   `json:"groups"`         // the largest first
 

@@ -527,7 +527,7 @@ func TestBadRequests(t *testing.T) {
 	}
 }
 
-// docs/operating.md tells what each field of an answer means.
+// docs/operating.md names each field of an answer.
 func TestFieldsAreDocumented(t *testing.T) {
 	docs, err := os.ReadFile("../docs/operating.md")
 	require.NoError(t, err)

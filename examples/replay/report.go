@@ -22,7 +22,7 @@ func (r *result) started(now int64, j job) {
 	r.waits[j.user] = append(r.waits[j.user], now-j.submit)
 }
 
-// finish sorts the waits, for the reports after the simulation.
+// finish sorts the waits. The reports read them after the simulation only.
 func (r *result) finish() {
 	for _, s := range r.waits {
 		slices.Sort(s)
