@@ -15,10 +15,9 @@ const (
 	firstSlots = 16 // of chunk 0 at the beginning, so that a small queue is small
 )
 
-// column holds one field of all slots, in chunks. Growing never moves what is there, except in
-// chunk 0, which doubles until it is as long as the others. So no call copies more than
-// chunkSlots/2 slots. Chunk 0 is reached without going through the directory, for most queues are
-// short.
+// column holds one field of all slots, in chunks. Growing moves no slot, except in chunk 0, which
+// doubles until it is as long as the others. So no call copies more than chunkSlots/2 slots. Chunk
+// 0 is outside the directory, because most queues are short.
 type column[T any] struct {
 	near []T
 	far  [][]T // by number of the chunk; 0 is not used
@@ -31,7 +30,7 @@ func (c *column[T]) at(slot uint32) *T {
 	return &c.far[slot>>chunkBits][slot&chunkMask]
 }
 
-// has tells whether a slot is addressable.
+// has reports whether a slot is addressable.
 func (c *column[T]) has(slot uint32) bool {
 	chunk := int(slot >> chunkBits)
 	return int(slot) < len(c.near) || 0 < chunk && chunk < len(c.far) && c.far[chunk] != nil
@@ -55,7 +54,7 @@ func (c *column[T]) reach(slot uint32) {
 	c.far[chunk] = make([]T, chunkSlots)
 }
 
-// drop gives the memory of a chunk back.
+// drop frees the memory of a chunk.
 func (c *column[T]) drop(chunk int) {
 	if chunk < len(c.far) {
 		c.far[chunk] = nil
@@ -89,7 +88,7 @@ func (c *column[T]) copyTo(b *column[T]) {
 	}
 }
 
-// all iterates over all slots, free or not, even of a column that grows and shrinks meanwhile.
+// all iterates over all slots, free or not, even while the column grows and shrinks.
 func (c *column[T]) all() iter.Seq2[uint32, *T] {
 	return func(yield func(uint32, *T) bool) {
 		chunk := c.near
@@ -107,20 +106,20 @@ func (c *column[T]) all() iter.Seq2[uint32, *T] {
 }
 
 // allocator knows which slots are free. The slots freed last are in a small cache, because their
-// memory is in the processor's cache; all others are bits in a bitmap for each chunk. Slots are
-// taken from one chunk until it is full, so that others can empty. A chunk in which no slot is
-// used is given back. All calls are O(1).
+// memory is in the processor's cache; all others are bits in a bitmap for each chunk. The
+// allocator takes slots from one chunk until it is full, so that others can empty, and frees a
+// chunk without used slots. All calls are O(1).
 type allocator struct {
 	// cache has the slots freed last, as many as cached. They count as used, so that a chunk does
-	// not come and go with each call. maxCached is bigCache as long as there is chunk 0 alone,
-	// which stays anyway, else smallCache.
+	// not come and go with each call. maxCached is bigCache while chunk 0, which always stays, is
+	// the only one, else smallCache.
 	cache             [bigCache]uint32
 	cached, maxCached uint
 
-	firstLen   uint32 // how many slots chunk 0 has by now
+	firstLen   uint32 // the number of slots of chunk 0
 	withFree   *slotChunk
 	chunks     []*slotChunk
-	chunkCount int        // without those given back
+	chunkCount int        // without freed chunks
 	emptyChunk *slotChunk // the one chunk kept although it has no used slot; nil if there is none
 	gap        int        // no chunk below this one is missing
 }
@@ -159,8 +158,8 @@ func (a *allocator) cacheSlot(slot uint32) (ok bool) {
 	return true
 }
 
-// takeFree returns a free slot from a bitmap, or a new one. The cache, which must be empty, gets some
-// of those before it, so who makes this one addressable has made them so too.
+// takeFree returns a free slot from a bitmap, or a new one. The cache, which must be empty, gets
+// some slots before it: a caller that makes the returned slot addressable makes these so too.
 func (a *allocator) takeFree() (slot uint32) {
 	if a.withFree == nil {
 		a.grow()
@@ -191,8 +190,8 @@ func (a *allocator) takeFree() (slot uint32) {
 }
 
 // flushCache marks cached slots as free in their chunks, the oldest first, until only keep are
-// left. It drops chunks without a used slot, all but one: so a queue whose length swings about the
-// end of a chunk does not allocate each time. (Chunk 0 stays in any case, for slot 0 counts as
+// left. It drops all chunks without a used slot but one, so that a queue whose length swings about
+// the end of a chunk does not allocate each time. (Chunk 0 always stays, because slot 0 counts as
 // used.)
 func (a *allocator) flushCache(keep uint, drop func(chunk int)) {
 	n := a.cached - min(keep, a.cached)
@@ -214,7 +213,7 @@ func (a *allocator) flushCache(keep uint, drop func(chunk int)) {
 	a.cached = uint(copy(a.cache[:], a.cache[n:a.cached]))
 }
 
-// clear gives back all chunks but chunk 0. No slot may be in use, and there must be another chunk.
+// clear drops all chunks but chunk 0. No slot may be in use, and there must be another chunk.
 func (a *allocator) clear(drop func(chunk int)) {
 	a.flushCache(0, drop)
 	a.dropChunk(a.emptyChunk, drop)

@@ -13,8 +13,8 @@ import (
 )
 
 // BenchmarkCost pushes an item of a random key and pops one, in turn, in a queue with costs and in
-// one without. It reports how many times as long the first takes: the medians of short trials, made
-// in turn, so that what else the machine does concerns both.
+// one without. It reports how many times as long the first takes: the medians of short trials,
+// made in turn, so that what else the machine does concerns both.
 func BenchmarkCost(b *testing.B) {
 	type job struct {
 		user string
@@ -28,7 +28,7 @@ func BenchmarkCost(b *testing.B) {
 		names := users(n)
 		for range 10 * n {
 			i := random.IntN(n)
-			all = append(all, job{names[i].user, 100 + int64(i%10)*200}) // 1,000 in the mean
+			all = append(all, job{names[i].user, 100 + int64(i%10)*200}) // 1,000 on average
 		}
 		fill := func(o fairq.Options[string, job]) *fairq.FairQueue[string, job] {
 			o.Capacity = fairq.Unbounded

@@ -26,7 +26,7 @@ func users(n int) []work {
 	return all
 }
 
-// queue is what is compared. Neither call waits.
+// queue is a contender. Neither call waits.
 type queue interface {
 	Push(work) error
 	Pop() (work, bool)
@@ -133,7 +133,7 @@ func (n *naive) Pop() (w work, ok bool) {
 	return w, true
 }
 
-// contenders returns what is compared, each with room for n items.
+// contenders returns the queues to compare, each with room for n items.
 func contenders(n int) []struct {
 	name string
 	queue
@@ -234,7 +234,7 @@ func BenchmarkParallel(b *testing.B) {
 	}
 }
 
-// BenchmarkWait has as many producers as consumers, who wait for each other. In handing-over two
+// BenchmarkWait has as many producers as consumers, which wait for each other. In handing-over two
 // goroutines pass an item back and forth.
 func BenchmarkWait(b *testing.B) {
 	all, ctx := users(100), context.Background()
@@ -432,7 +432,7 @@ func heap() float64 {
 }
 
 // BenchmarkMemory reports the heap of 1,000,000 items beyond their values and what their keys
-// take, and what is left of it when they have been popped.
+// take, and how much of it stays when they have been popped.
 func BenchmarkMemory(b *testing.B) {
 	const items = 1_000_000
 	all := users(items)

@@ -14,8 +14,7 @@ import (
 )
 
 // TestConservation has many goroutines push, pop, remove and give up at random, and then accounts
-// for every item: none is lost, none is delivered twice, and one that was not accepted is not
-// delivered.
+// for every item: none is lost, none is delivered twice, and no refused item is delivered.
 func TestConservation(t *testing.T) {
 	for seed := range uint64(24) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { conserve(t, seed) })

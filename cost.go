@@ -7,37 +7,37 @@ import (
 	"github.com/fairq/fairq/internal/account"
 )
 
-// MaxQuantum is the greatest quantum that a queue can have: some four million units.
+// MaxQuantum is the greatest quantum of a queue: about four million units.
 const MaxQuantum = 1 << 22
 
-// MaxCost is the most that an item can cost, whatever the quantum.
+// MaxCost is the greatest cost of an item, whatever the quantum.
 const MaxCost = account.MaxCost
 
-// costs is what a queue knows of costs, beside keyTable.costs and Queue.turnCosts. What the fields
-// of the queue say is here from when it was empty last.
+// costs is the state of a queue with costs, beside keyTable.costs and Queue.turnCosts. Its
+// settings are the values of the queue's fields when it was last empty.
 type costs struct {
 	quantum uint64 // 0 without costs
-	prior   uint64 // what an item of an unknown key costs; 0 if costs are not learned
-	oneTurn bool   // costs are settled or learned, so keys have one turn ahead, and not as many as items
-	queued  uint64 // what all items cost together
-	served  uint64 // the same of those that were popped
+	prior   uint64 // the cost of an item of an unknown key; 0 if costs are not learned
+	oneTurn bool   // costs are settled or learned, so a key has one turn ahead
+	queued  uint64 // the sum over all queued items
+	served  uint64 // the sum over all popped items
 }
 
 // areOn reports whether there are costs.
 func (c *costs) areOn() bool { return c.quantum > 0 }
 
-// turnCost has the cost of a node's item, and of its turn what it takes to give it up: the account
-// that the key had before it.
+// turnCost has the cost of a node's item, and the account that the key had before the node's turn,
+// to which the key returns if the turn is given up.
 type turnCost struct {
 	cost uint32
 	used uint32 // of the account before
 
-	// The lowest two bits say by how many rounds Round of the account before is behind that of the
-	// turn: two stand for more, for then the account is void. The others say by how many rounds
-	// the turn, once paid, has taken Round of the account beyond its own.
+	// The lowest two bits are the rounds between the account before and the turn. Two stands for
+	// more, because such an account is void. The other bits are the rounds between the turn and
+	// the account after paying for it.
 	//
-	// With one turn ahead, it is paid when it is served. Then rounds is the round of the turn, as
-	// far as 32 bits tell, and used is 0.
+	// A queue with one turn ahead pays for it when it is served. There rounds is the round of the
+	// turn modulo 2^32, and used is 0.
 	rounds uint32
 }
 
@@ -60,12 +60,14 @@ func (u *usage) account() account.Account {
 
 func (u *usage) set(a account.Account) { u.round, u.used = a.Round, uint32(a.Used) }
 
-// before returns the account that the key had before its turn in the given round.
-func (t *turnCost) before(round uint64) (uint64, uint32) { return round - uint64(t.rounds&3), t.used }
+// before returns the account that the key had before its turn in a round.
+func (t *turnCost) before(round uint64) (uint64, uint32) {
+	return round - uint64(t.rounds&3), t.used
+}
 
-// keyCost is what the queue knows of a key.
+// keyCost is the part of a key's state that only queues with costs have.
 type keyCost struct {
-	queued uint64 // what its items cost together
+	queued uint64 // the sum over its items
 	share  uint64 // of a round, as of the last push
 	mean   account.Mean
 }
@@ -101,18 +103,19 @@ func (k *itemKey[K]) price(cost, quantum int64) error {
 	if k.cost = uint32(cost); account.IsCost(cost, quantum) {
 		return nil
 	}
-	return fmt.Errorf("%w: it is %d for an item of key %#v; the limits are 1 and %d", ErrCost, cost, k.key, account.CostLimit(quantum))
+	return fmt.Errorf("%w: it is %d for an item of key %#v; the limits are 1 and %d",
+		ErrCost, cost, k.key, account.CostLimit(quantum))
 }
 
 func (q *Queue[K, V]) hasCosts() bool { return q.Cost != nil || q.PriorCost != 0 }
 
-// validateCosts returns an error if the fields that concern costs do not make sense together.
+// validateCosts returns an error if the fields about costs contradict each other.
 func validateCosts(of string, known, settle bool, quantum, prior int64) error {
 	switch {
 	case settle && !known:
-		return fmt.Errorf("fairq: %s.SettleCosts is true; without Cost it must be false, for nothing is declared", of)
+		return fmt.Errorf("fairq: %s.SettleCosts is true; without Cost it must be false, because nothing is declared", of)
 	case known && prior != 0:
-		return fmt.Errorf("fairq: %s.PriorCost is %d; with Cost it must be 0, for costs are known", of, prior)
+		return fmt.Errorf("fairq: %s.PriorCost is %d; with Cost it must be 0, because costs are known", of, prior)
 	case !known && prior == 0 && quantum != 0:
 		return fmt.Errorf("fairq: %s.Quantum is %d; without Cost and PriorCost it must be 0", of, quantum)
 	case (known || prior != 0) && (quantum < 1 || quantum > MaxQuantum):
@@ -123,19 +126,20 @@ func validateCosts(of string, known, settle bool, quantum, prior int64) error {
 	return nil
 }
 
-// firstSettled is the first round where costs are settled: an account may lie before it, by what its
-// key has got back.
+// firstSettled is the first round of a queue that settles costs. A refund may move an account to
+// an earlier round.
 const firstSettled = 1 << 40
 
-// beginCosts begins to share work, or items, as the fields of the queue say. It must be empty.
+// beginCosts makes the queue, which must be empty, share work or items as its fields say now.
 func (q *Queue[K, V]) beginCosts() {
 	if !q.hasCosts() {
-		if q.costs.areOn() { // what it knows of idle keys is in other units
+		if q.costs.areOn() { // the accounts of idle keys are in other units
 			q.costs, q.levels, q.keys, q.turnCosts = costs{}, nil, keyTable[K]{}, column[turnCost]{}
 		}
 		return
 	}
-	if err := validateCosts("Queue", q.Cost != nil, q.SettleCosts, q.Quantum, q.PriorCost); err != nil {
+	err := validateCosts("Queue", q.Cost != nil, q.SettleCosts, q.Quantum, q.PriorCost)
+	if err != nil {
 		panic(err)
 	}
 	if q.SettleCosts && q.rounds.last == 0 {
@@ -151,8 +155,8 @@ func (q *Queue[K, V]) beginCosts() {
 	q.costs.oneTurn = q.SettleCosts || q.PriorCost > 0
 }
 
-// ReportCost tells what an item of a key has cost that was popped: see [FairQueue.ReportCost]. It
-// panics where that returns an error.
+// ReportCost reports the true cost of a popped item: see [FairQueue.ReportCost]. It panics where
+// that returns an error.
 func (q *Queue[K, V]) ReportCost(key K, value V, cost int64) {
 	k := hashed(key)
 	q.rate(&k, value)
@@ -165,9 +169,11 @@ func (q *Queue[K, V]) ReportCost(key K, value V, cost int64) {
 func (q *Queue[K, V]) reportCost(k *itemKey[K], cost int64) error {
 	switch {
 	case !q.SettleCosts && q.PriorCost == 0:
-		return errors.New("fairq: ReportCost: costs are neither settled nor learned; set SettleCosts or PriorCost")
+		return errors.New("fairq: ReportCost: costs are neither settled nor learned; " +
+			"set SettleCosts or PriorCost")
 	case cost < 0:
-		return fmt.Errorf("%w: it is %d for an item of key %#v that is done; it must not be negative", ErrCost, cost, k.key)
+		return fmt.Errorf("%w: it is %d for an item of key %#v that is done; it must not be negative",
+			ErrCost, cost, k.key)
 	case q.len == 0:
 		q.beginCosts()
 	}
@@ -178,7 +184,7 @@ func (q *Queue[K, V]) reportCost(k *itemKey[K], cost int64) error {
 	case q.costs.oneTurn:
 		q.settle(k, min(cost, MaxCost)-int64(k.cost))
 	default:
-		return nil // what the fields say takes effect when the queue is empty
+		return nil // the fields take effect when the queue is empty
 	}
 	if q.hasManyIdle(maxIdle) {
 		q.forgetIdle()
@@ -186,7 +192,7 @@ func (q *Queue[K, V]) reportCost(k *itemKey[K], cost int64) error {
 	return nil
 }
 
-// knownKey returns where a key is. It is put into the table if it is not there.
+// knownKey returns the place of a key in the table, and adds the key if it has none.
 func (q *Queue[K, V]) knownKey(k *itemKey[K]) keyRef[K] {
 	at := q.find(k)
 	if at.state == nil {
@@ -196,9 +202,9 @@ func (q *Queue[K, V]) knownKey(k *itemKey[K]) keyRef[K] {
 	return at
 }
 
-// settle moves the account of a key whose item costs so much more, or less, than it has paid. It
-// makes no difference whether a key is forgotten already that can be: a refund is void, and a debt
-// begins with the current round.
+// settle moves the account of a key whose item costs more, or less, than the key has paid. A key
+// that can be forgotten is treated as forgotten, so that it makes no difference when that happens:
+// its refund is void, and its debt begins with the current round.
 func (q *Queue[K, V]) settle(k *itemKey[K], more int64) {
 	at := q.find(k)
 	isIdle := at.len() == 0
@@ -219,7 +225,7 @@ func (q *Queue[K, V]) settle(k *itemKey[K], more int64) {
 	}
 }
 
-// moveTurn puts the one turn that a key has ahead where its account is now.
+// moveTurn moves the one turn that a key has ahead to the round of its account.
 func (q *Queue[K, V]) moveTurn(s *keyState[K], slot uint32) {
 	s.set(s.account().Next(0, q.keys.costs.at(slot).share))
 	turn, is := s.lastTurn, q.lastRound(s)
@@ -237,8 +243,9 @@ func (q *Queue[K, V]) earliest() uint64 {
 	return q.rounds.current + 1
 }
 
-// turnOf returns the round of a turn that is given now. A key with credit has it at once. That of a
-// key that owes more rounds than a turn may lie ahead moves on when it is reached, see reachTurn.
+// turnOf returns the round of a turn that is given now. A key with credit gets the earliest round.
+// If a key owes more rounds than a turn may lie ahead, reachTurn moves the turn on when it is
+// reached.
 func turnOf(round, now uint64) uint64 { return min(max(round, now), now+account.MaxQuanta) }
 
 // giveTurn gives a key its one turn ahead, at the end of a round.
@@ -248,9 +255,12 @@ func (q *Queue[K, V]) giveTurn(s *keyState[K], turn uint32, round uint64) {
 	q.appendTurn(q.ring(round), turn, q.links.at(turn))
 }
 
-// enterCost is called with the node of an item that was queued, and the key's first node without a
-// turn. The key pays for that turn, unless it has one ahead and may have no more. Then round is 0.
-func (q *Queue[K, V]) enterCost(s *keyState[K], slot, node, turn uint32, join uint64, item *itemKey[K]) (round uint64) {
+// enterCost charges a key for a turn, and returns the turn's round. node has the item that was
+// queued, turn is the key's first node without a turn. If the key may have only one turn ahead and
+// has it, enterCost returns 0.
+func (q *Queue[K, V]) enterCost(
+	s *keyState[K], slot, node, turn uint32, join uint64, item *itemKey[K],
+) (round uint64) {
 	c, k, cost := &q.costs, q.keys.costs.at(slot), item.cost
 	k.share = c.quantum * uint64(item.weight)
 	q.setLevel(slot, s.len)
@@ -274,7 +284,7 @@ func (q *Queue[K, V]) enterCost(s *keyState[K], slot, node, turn uint32, join ui
 	return round
 }
 
-// leaveCost returns the cost of an item that is about to leave, which counts as queued no more.
+// leaveCost takes an item that is about to leave off the queued costs, and returns its cost.
 func (q *Queue[K, V]) leaveCost(k *keyCost, node uint32) (cost uint64) {
 	cost = uint64(q.turnCosts.at(node).cost)
 	k.queued -= cost
@@ -282,8 +292,8 @@ func (q *Queue[K, V]) leaveCost(k *keyCost, node uint32) (cost uint64) {
 	return cost
 }
 
-// estimateAgain reads the learned cost of an item that is the next one of its key from now on: more may
-// have been learned since it was pushed.
+// estimateAgain updates the learned cost of an item that becomes the next one of its key, because
+// the queue may have learned more since the push.
 func (q *Queue[K, V]) estimateAgain(k *keyCost, node uint32) {
 	if q.costs.prior > 0 {
 		t, cost := q.turnCosts.at(node), q.costs.estimate(k)
@@ -293,7 +303,7 @@ func (q *Queue[K, V]) estimateAgain(k *keyCost, node uint32) {
 	}
 }
 
-// estimate returns what the next item of a key will cost, as far as is known.
+// estimate returns the expected cost of the next item of a key.
 func (c *costs) estimate(k *keyCost) uint32 {
 	return uint32(k.mean.Estimate(int64(c.prior)))
 }

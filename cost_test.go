@@ -19,10 +19,10 @@ type costly struct{ key, cost int }
 
 func costOf(item costly) int64 { return int64(item.cost) }
 
-// priced is a queue of costly items, with what is needed to check its bounds.
+// priced is a queue of costly items that checks its bounds.
 type priced struct {
 	Queue[int, costly]
-	weights, largest []int // by key: its weight, and its dearest item so far
+	weights, largest []int // by key: its weight, and the cost of its most expensive item
 	random           *rand.Rand
 	served           []costly
 	before           []map[int]int // how many items each key had before each was served
@@ -56,8 +56,8 @@ func (p *priced) next() {
 	p.served, p.last = append(p.served, item), append(p.last, p.KeyLen(item.key) == 0)
 }
 
-// A key of which the queue knows nothing waits for its first item at most for the rest of the
-// round, and for each other key for its share, less one unit, and its dearest item.
+// A new key waits for its first item at most for the rest of the round, and for each other key for
+// its share, less one unit, and its most expensive item.
 func TestNewcomerWaitsForLittleWork(t *testing.T) {
 	for seed := range uint64(2000) {
 		p := newPriced(seed, 1+int(seed%40))
@@ -91,7 +91,7 @@ func TestNewcomerWaitsForLittleWork(t *testing.T) {
 }
 
 // As long as two keys have items, and the next of each is queued before the round of its last one
-// begins, what is served of them, each in units of its share of a round, differs by little.
+// begins, the work served of them, each in units of its share of a round, differs by little.
 func TestBalanceOfWork(t *testing.T) {
 	most := 0.0
 	for seed := range uint64(2000) {
@@ -348,7 +348,7 @@ func TestChangingCostAtRandom(t *testing.T) {
 	}
 }
 
-// What ReportCost tells is taken for the cost of the key's next items, and kept when the key has none.
+// A reported cost becomes the cost of the key's next items, and is kept when the key has none.
 func TestLearnedCosts(t *testing.T) {
 	{
 		q := New(func(key int) int { return key }, &Options[int, int]{PriorCost: 100, Quantum: 100, Capacity: Unbounded})
@@ -437,7 +437,7 @@ func TestOverstatedCosts(t *testing.T) {
 	require.LessOrEqual(t, s.balance(1, 0), 2+2*float64(s.largest[0]+s.largest[1])/1000)
 }
 
-// settled is a queue whose items are at work for some time, and then report what they have cost.
+// settled is a queue whose items are at work for some time, and then report their true cost.
 type settled struct {
 	*priced
 	workers           int
@@ -468,7 +468,7 @@ func newSettled(seed uint64) *settled {
 	return s
 }
 
-// step has a worker take an item, or the one that is ready first report.
+// step makes a worker take an item, or lets the item that is ready first report its cost.
 func (s *settled) step() {
 	for key, comes := range s.comes {
 		for s.KeyLen(key) < 2 && (!comes || s.random.IntN(8) == 0) {

@@ -12,8 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The complete programs in the docs build. Those with an "Output:" are run and print that, and those
-// that are tests pass.
+// The complete programs in the docs build. Programs with an "Output:" print that, and tests pass.
 func TestDocs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds them one by one: make docs")

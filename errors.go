@@ -15,7 +15,7 @@ var (
 	ErrKeyFull = fmt.Errorf("%w for this key", ErrFull)
 
 	// ErrClosed is returned by pushes when the queue is closed, and by pops when it is closed and
-	// nothing is left.
+	// empty.
 	ErrClosed = errors.New("fairq: closed")
 
 	// ErrWeight is returned when Options.Weight returns a weight that is out of range.
@@ -31,8 +31,8 @@ type FullError struct {
 	Len    int  // items queued, or, if PerKey is true, items queued under the pushing key
 	PerKey bool // the limit is one for the key
 
-	// Limit is the limit that was hit: Capacity, or, if PerKey is true, KeyCapacity or the key's share
-	// at that moment. A share shrinks as other keys push, and may be less than Len.
+	// Limit is the limit that was hit: Capacity, or, if PerKey is true, KeyCapacity or the key's
+	// share at that moment. A share shrinks as other keys push, and may be less than Len.
 	Limit int
 }
 
@@ -42,7 +42,8 @@ func (e *FullError) Error() string {
 	case !e.PerKey:
 		return fmt.Sprintf("%v: it holds %d, the limit is %d", ErrFull, e.Len, e.Limit)
 	case e.Len > e.Limit:
-		return fmt.Sprintf("%v: it holds %d, and its share, which shrinks as others come, is %d now", ErrKeyFull, e.Len, e.Limit)
+		return fmt.Sprintf("%v: it holds %d, and its share, which shrinks as others come, is %d now",
+			ErrKeyFull, e.Len, e.Limit)
 	default:
 		return fmt.Sprintf("%v: it holds %d, its limit is %d now", ErrKeyFull, e.Len, e.Limit)
 	}

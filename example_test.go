@@ -172,7 +172,7 @@ func ExampleFairQueue_ReportCost() {
 	// [alice bob alice alice bob bob]
 }
 
-// A ticket tells where in the queue an item is, and takes it out.
+// A ticket finds the position of an item, and takes it out.
 func ExampleFairQueue_Add() {
 	q := fairq.New(byUser, nil)
 	_, _ = q.PushBatch([]job{{"alice", "1"}, {"alice", "2"}, {"alice", "3"}})
@@ -216,7 +216,7 @@ func ExampleFairQueue_KeyStats() {
 	// carol 2
 }
 
-// Who is next?
+// Upcoming lists the next items.
 func ExampleFairQueue_Upcoming() {
 	q := fairq.New(byUser, nil)
 	_, _ = q.PushBatch([]job{{"alice", "1"}, {"alice", "2"}, {"bob", "1"}, {"carol", "1"}})
@@ -245,7 +245,7 @@ func ExampleQueue() {
 	// 2 alice 2
 }
 
-// Who gets the service, and who is refused?
+// KeyStats lists the keys that are served most, and the keys that are refused most.
 func ExampleFairQueue_KeyStats_service() {
 	q := fairq.New(func(key string) string { return key }, &fairq.Options[string, string]{
 		Capacity: 10, WhenFull: fairq.RejectOverShare, CountKeys: 100,

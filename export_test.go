@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Check walks the queue and returns what is not as it must be.
+// Check walks the queue and returns an error that names a broken invariant.
 func (q *FairQueue[K, V]) Check() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()

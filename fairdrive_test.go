@@ -226,7 +226,7 @@ func (d *fairDriver) remove(at int) {
 	}
 }
 
-// end tells the end of an item that was delivered, or of another one.
+// end ends a delivered item, or another one.
 func (d *fairDriver) end(arg int) {
 	item := 0
 	if len(d.m.taken) > 0 {
@@ -268,7 +268,7 @@ func (d *fairDriver) compareStats(step int) {
 	require.Equal(d, want, got, "step %d", step)
 	require.Equal(d, got.Pushed, got.Popped+got.Removed+got.Evicted+got.Drained+uint64(got.Len))
 
-	for number := range 9 { // also those that have no items, any more or at all
+	for number := range 9 { // with and without items
 		got, want := d.q.KeyStat(keyOf(number, d.nan)), keys[number]
 		if want.Backlog > 0 {
 			want.Wait = got.Wait

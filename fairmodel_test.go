@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// fairModel is a FairQueue of which every call says what it will do, waiting included. An item's
-// key is the one that keyOf names.
+// fairModel is a naive FairQueue that predicts the result of every call, waiting included. keyOf
+// has the key of each item.
 type fairModel struct {
 	*model
 	o          Options[float64, int]
 	keyOf      map[int]int
-	producers  *model // those who wait for room, by their items
+	producers  *model // the items of producers that wait for room
 	keyBlocked *model
 	consumers  []int // by the number of their call
 	closed     bool
@@ -22,7 +22,7 @@ type fairModel struct {
 	byKey      map[int]Counts
 	done       map[int]outcome   // of the calls that wait or have waited, by their number
 	since      map[int]time.Time // when each item was pushed
-	taken      []int             // the items delivered, without those whose end was told
+	taken      []int             // the delivered items that have not ended
 }
 
 // outcome is what a call that may wait returns. A PushWait has its item for a number.
@@ -40,7 +40,7 @@ func newFairModel(o Options[float64, int], weights map[int]int, p pricing) *fair
 
 func (m *fairModel) full() bool { return m.len() >= m.o.Capacity }
 
-// keyFull tells whether a key that has n items already may have no more.
+// keyFull reports whether a key with n items may have no more.
 func (m *fairModel) keyFull(key, n int) bool {
 	if 0 < m.o.KeyCapacity && m.o.KeyCapacity < m.o.Capacity && n >= m.o.KeyCapacity {
 		return true
@@ -49,7 +49,7 @@ func (m *fairModel) keyFull(key, n int) bool {
 	return m.o.WhenFull == RejectOverShare && n > 0 && n >= max(1, m.weights[key])*(free-1) && m.o.Capacity > 1
 }
 
-// makeRoom tells whether there is room for an item of a key, after an eviction if need be.
+// makeRoom makes room for an item of a key, by an eviction if it must, or returns an error.
 func (m *fairModel) makeRoom(key int) error {
 	if m.closed {
 		return ErrClosed
@@ -86,7 +86,7 @@ func (m *fairModel) evict(key int) {
 	m.unbar(m.keyOf[victim])
 }
 
-// letIn lets in those who wait for an item of a key to leave.
+// letIn admits the producers that wait for an item of a key to leave.
 func (m *fairModel) letIn(key int) {
 	for m.unbar(key) {
 		m.admit()
@@ -247,7 +247,7 @@ func (m *fairModel) drop(items ...int) {
 	}
 }
 
-// drain is Drain. A drained queue begins anew.
+// drain is Drain. A drained queue begins again.
 func (m *fairModel) drain() []int {
 	items := []int{}
 	for _, t := range m.order() {

@@ -11,48 +11,46 @@ import (
 	"github.com/fairq/fairq/internal/keycount"
 )
 
-// FairQueue is a [Queue] for many goroutines: with a capacity, with waiting for room and for
-// items, and with an end. Its zero value is not usable; [New] makes one. All methods may be called
-// at any time by any goroutine. Keys that are not equal to themselves are all one key, as in a
-// Queue.
+// FairQueue is a [Queue] for many goroutines. It has a capacity, its callers can wait for room and
+// for items, and it can be closed. [New] makes one; the zero value is not usable. All methods are
+// safe for concurrent use. Keys that are not equal to themselves are all one key, as in a Queue.
 type FairQueue[K comparable, V any] struct {
 	key     func(V) K
 	options Options[K, V]
 	epoch   time.Time // waiting times are counted from here
 
-	// mu protects all that follows. No code of the user's runs under it: keys are computed and
-	// hashed, and weights asked for, before it is taken; what is deferred is done after it is
-	// released.
+	// mu protects all fields that follow. No code of the user's runs under it: a call computes and
+	// hashes keys and asks for weights before it locks, and runs deferred work after it unlocks.
 	//
-	// These are true whenever it is free, and make sure that no wake-up is lost; docs/design.md
-	// has the proof:
+	// Three invariants hold whenever mu is free, so that no wake-up is lost. docs/design.md has the
+	// proof:
 	//
 	//  1. If consumers wait, the queue is empty.
 	//  2. If producers wait for room, the queue is full.
-	//  3. If producers wait for their key, its items, and its producers who wait for room,
+	//  3. If producers wait for their key, its items and its producers that wait for room
 	//     are together at least its capacity, or with RejectOverShare at least one.
 	mu sync.Mutex
 
 	queue      Queue[K, V]
 	closed     bool
 	passesOn   bool  // see passOnAndUnlock; it never changes, nor does the next one
-	needsClock bool  // the time of each call is needed, to measure waiting times or to count by key
-	fastLimit  int   // with fewer items only what waits can make a push slow; see setFastLimitLocked
+	needsClock bool  // each call needs the time, to measure waits or to count by key
+	fastLimit  int   // with fewer items only waiters make a push slow; see setFastLimitLocked
 	counts     Stats // only its counters are used
 
 	// Consumers wait only while the queue is empty. They are served first come, first served.
 	consumers waiters[K, V]
 
-	// Producers wait here, each a *waiter[K, V]. It is in an any, so that the code of these queues
-	// is not made once more for each type of items.
+	// Producers wait here, each a *waiter[K, V]. The type is any, so that the compiler does not make
+	// the code of these queues again for each type of items.
 	//
-	// In the first queue they wait for room, and are admitted in rounds by key. One whose key is full
-	// itself waits in keyBlocked until an item of the key leaves, and then takes a new turn here:
-	// so a key that is full does not hold up the others.
+	// Producers wait for room in the first queue, and are admitted in rounds by key. A producer whose
+	// key is full waits in keyBlocked until an item of the key leaves, and then takes a new turn in
+	// the first queue: so a full key does not hold up the others.
 	producers  Queue[K, any]
 	keyBlocked Queue[K, any]
 
-	watches []*Watch[K, V] // those that are armed
+	watches []*Watch[K, V] // that are armed
 
 	now     time.Time            // of the call that holds mu, if the clock is needed
 	counter *keycount.Counter[K] // nil if nothing is counted by key
@@ -60,18 +58,18 @@ type FairQueue[K comparable, V any] struct {
 	waiterPool sync.Pool // of *waiter[K, V]
 }
 
-// waiter is a goroutine that waits. Whoever takes it out of its wait queue, under the lock, writes
-// item or err, and sends on ready after releasing the lock. The channel has room for that one
-// send, so it never blocks.
+// waiter is a goroutine that waits. The goroutine that takes it out of its wait queue, under the
+// lock, writes item or err, and sends on ready after it has released the lock. The channel has
+// room for that one send, so the send never blocks.
 type waiter[K comparable, V any] struct {
 	itemKey[K]
-	item    V              // what a producer pushes, or a consumer gets
+	item    V              // that a producer pushes, or a consumer gets
 	err     error          // nil if the item was handed over
 	waitsIn *Queue[K, any] // producers or keyBlocked; nil for a consumer
 	ticket  Ticket         // the place in that
 	ready   chan struct{}
 
-	// Its neighbours among the consumers. Of those to be woken next is the next one.
+	// The neighbours among the waiting consumers, or next in the list of waiters to wake.
 	prev, next *waiter[K, V]
 }
 
@@ -118,9 +116,9 @@ func (l *waiters[K, V]) pop() *waiter[K, V] {
 	return w
 }
 
-// New returns an empty queue. The function key tells which key an item belongs to; it is called
-// once for each item pushed, without the lock held, so calls may overlap. nil options are the
-// defaults. New panics if key is nil or the options do not make sense.
+// New returns an empty queue. The function key returns the key of an item. The queue calls it once
+// for each push, without the lock held, so calls may overlap. nil options mean the defaults. New
+// panics if key is nil or [Options.Validate] returns an error.
 func New[K comparable, V any](key func(V) K, options *Options[K, V]) *FairQueue[K, V] {
 	if key == nil {
 		panic("fairq: New: the key function is nil")
@@ -132,7 +130,8 @@ func New[K comparable, V any](key func(V) K, options *Options[K, V]) *FairQueue[
 	if err := o.complete(); err != nil {
 		panic(err)
 	}
-	q := &FairQueue[K, V]{key: key, options: o, epoch: time.Now(), counter: keycount.New[K](o.CountKeys)}
+	q := &FairQueue[K, V]{key: key, options: o, epoch: time.Now()}
+	q.counter = keycount.New[K](o.CountKeys)
 	q.waiterPool.New = func() any { return &waiter[K, V]{ready: make(chan struct{}, 1)} }
 	q.needsClock = o.TrackWait || o.CountKeys > 0
 	q.passesOn = o.Newcomers == NextRound && o.Quantum == 0 && !q.needsClock && !o.ShareTime
@@ -144,8 +143,8 @@ func New[K comparable, V any](key func(V) K, options *Options[K, V]) *FairQueue[
 // Push queues an item, and does not wait. It returns a [*FullError] if there is no room,
 // [ErrClosed], [ErrWeight] or [ErrCost].
 func (q *FairQueue[K, V]) Push(item V) error {
-	// This is q.itemKey and itemKey.price written out. Calling them, or a function for what is done
-	// under the lock, makes a push and a pop 10 % slower.
+	// This is q.itemKey and itemKey.price written out. Calling them, or a function for the part under
+	// the lock, makes a push and a pop 10 % slower.
 	k := itemKey[K]{key: q.key(item), weight: 1, cost: 1}
 	k.hash = hashOf(k.key)
 	if q.options.Weight != nil {
@@ -177,9 +176,8 @@ func (q *FairQueue[K, V]) Push(item V) error {
 	return err
 }
 
-// Add is Push, and returns a ticket for [FairQueue.Remove] and [FairQueue.Position]. It does not
-// wait for room: an item that PushWait has queued can only be removed together with its key's
-// others.
+// Add is Push, and returns a ticket for [FairQueue.Remove] and [FairQueue.Position]. There is no
+// Add that waits: items of PushWait can only be removed by [FairQueue.RemoveKey].
 func (q *FairQueue[K, V]) Add(item V) (ticket Ticket, err error) {
 	k, err := q.itemKey(item)
 	if err != nil {
@@ -192,10 +190,9 @@ func (q *FairQueue[K, V]) Add(item V) (ticket Ticket, err error) {
 	return ticket, err
 }
 
-// PushBatch pushes items one after the other under one lock, until one is refused. It returns how
-// many were queued, and if these are not all, the error that Push would have returned for the
-// next. Later items may evict earlier ones of the same batch. It allocates if there are more than
-// 64.
+// PushBatch pushes items one after the other under one lock, until one is refused. It returns the
+// number of queued items, and the error of Push for the first refused one. Later items may evict
+// earlier ones of the same batch. PushBatch allocates if there are more than 64 items.
 func (q *FairQueue[K, V]) PushBatch(items []V) (n int, err error) {
 	var space [64]itemKey[K]
 	keys := space[:]
@@ -222,15 +219,15 @@ func (q *FairQueue[K, V]) PushBatch(items []V) (n int, err error) {
 	return n, err
 }
 
-// PushWait is Push that waits for room. Producers who wait are admitted in rounds by key. With
-// EvictHeaviest a push has to wait only if its key is among the heaviest, or at its KeyCapacity;
-// with EvictOldest only in the latter case. If ctx is done first, or when the call is made,
-// PushWait returns the error of ctx, and the item is not queued.
+// PushWait is Push that waits for room. Waiting producers are admitted in rounds by key. With
+// EvictHeaviest a push waits only if its key is among the heaviest or at its KeyCapacity, with
+// EvictOldest only in the latter case. If ctx is done before the item is queued, PushWait returns
+// the error of ctx, and the item is not queued.
 func (q *FairQueue[K, V]) PushWait(ctx context.Context, item V) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	done := ctx.Done() // now, when nothing is lost if a context of the user's panics
+	done := ctx.Done() // now, because nothing is lost yet if the caller's context panics
 	k, err := q.itemKey(item)
 	if err != nil {
 		return err
@@ -282,8 +279,7 @@ func (q *FairQueue[K, V]) Pop() (item V, ok bool) {
 	return q.popAndUnlock()
 }
 
-// PopBatch fills items with the next ones in fair order, as many as there are, under one lock. It
-// returns how many.
+// PopBatch fills items with the next ones in fair order, under one lock, and returns their number.
 func (q *FairQueue[K, V]) PopBatch(items []V) (n int) {
 	var d deferred[K, V]
 	q.lock()
@@ -298,10 +294,9 @@ func (q *FairQueue[K, V]) PopBatch(items []V) (n int) {
 	return n
 }
 
-// PopWait is Pop that waits for an item. Consumers who wait are served first come, first served.
-// It returns [ErrClosed] when the queue is closed and nothing is left. If ctx is done first, or
-// when the call is made, it returns the error of ctx; but if an item was handed to the waiting
-// call at that moment, it returns the item.
+// PopWait is Pop that waits for an item. Waiting consumers are served first come, first served.
+// PopWait returns [ErrClosed] when the queue is closed and empty. If ctx is done first, it returns
+// the error of ctx, unless the queue has already handed it an item: then it returns the item.
 func (q *FairQueue[K, V]) PopWait(ctx context.Context) (item V, err error) {
 	if err := ctx.Err(); err != nil {
 		return item, err
@@ -328,9 +323,9 @@ func (q *FairQueue[K, V]) PopWait(ctx context.Context) (item V, err error) {
 	return q.await(ctx, done, w)
 }
 
-// All returns an iterator over PopWait. It ends when the queue is closed and nothing is left, or
-// when ctx is done; what is queued then stays queued. With [Options].ShareTime it tells the end of
-// an item when the next one is asked for, or the loop ends, also by a panic.
+// All returns an iterator over PopWait. It ends when the queue is closed and empty, or when ctx is
+// done; items then stay queued. With [Options].ShareTime it calls [FairQueue.Done] for an item
+// when the loop asks for the next one or ends, even by a panic.
 func (q *FairQueue[K, V]) All(ctx context.Context) iter.Seq[V] {
 	return func(yield func(V) bool) {
 		for {
@@ -349,9 +344,9 @@ func (q *FairQueue[K, V]) yield(item V, yield func(V) bool) bool {
 	return yield(item)
 }
 
-// Remove takes out the item that the ticket stands for. What is queued behind it under the same
-// key moves up one turn. If the item is no longer queued, ok is false: somebody else has it, for
-// each item leaves the queue exactly once.
+// Remove takes out the item of a ticket. The items behind it under the same key move up one turn.
+// If the item has left the queue, ok is false: another call has got it, because each item leaves
+// exactly once.
 func (q *FairQueue[K, V]) Remove(t Ticket) (item V, ok bool) {
 	var d deferred[K, V]
 	q.lock()
@@ -380,9 +375,9 @@ func (q *FairQueue[K, V]) RemoveKey(key K) []V {
 	return items
 }
 
-// Position returns how many items leave before the one that the ticket stands for, if nothing else
-// is pushed or removed. If that item is no longer queued, ok is false. It is O(items that leave
-// before), some nanoseconds for each, with the lock held.
+// Position returns how many items leave before the item of a ticket if nothing else is pushed or
+// removed. If the item has left the queue, ok is false. Position is O(position), some nanoseconds
+// for each item, with the lock held.
 func (q *FairQueue[K, V]) Position(t Ticket) (position int, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -411,9 +406,9 @@ func (q *FairQueue[K, V]) KeyLen(key K) int {
 	return q.queue.find(&k).len()
 }
 
-// Close makes all further pushes and all waiting ones fail with [ErrClosed]. Pops deliver what is
-// queued, and fail with ErrClosed after that. Closing a closed queue does nothing. It is
-// O(goroutines that wait).
+// Close makes all later pushes and all waiting ones fail with [ErrClosed]. Pops deliver the queued
+// items, and then fail with ErrClosed. Closing a closed queue does nothing. Close is O(waiting
+// goroutines).
 func (q *FairQueue[K, V]) Close() {
 	var d deferred[K, V]
 	q.mu.Lock()
@@ -432,9 +427,9 @@ func (q *FairQueue[K, V]) Close() {
 	q.unlock(&d)
 }
 
-// Drain takes out all items and returns them in fair order. Tickets of these are no longer valid.
-// Producers who wait are admitted to the empty queue; usually one closes a queue before draining
-// it. The lock is not held while the items are gathered.
+// Drain takes out all items and returns them in fair order; their tickets become invalid. Waiting
+// producers are admitted to the empty queue, so a program usually closes a queue before it drains
+// it. Drain gathers the items without the lock.
 func (q *FairQueue[K, V]) Drain() []V {
 	var d deferred[K, V]
 	q.lock()
@@ -452,18 +447,17 @@ func (q *FairQueue[K, V]) Drain() []V {
 	return items
 }
 
-// TakesCosts reports whether costs are settled or learned, so that ReportCost may be called.
+// TakesCosts reports whether costs are settled or learned: only then may ReportCost be called.
 func (q *FairQueue[K, V]) TakesCosts() bool {
 	return q.options.SettleCosts || q.options.PriorCost > 0
 }
 
-// ReportCost tells what an item has cost that was popped, in units: to settle the account of its
-// key, or to learn. See [Options].SettleCosts and PriorCost. It is called once for each item at
-// most, and asks again for its key, weight and cost, which must be what they were at the push. If
-// costs are learned, less than one unit counts as one, and what is beyond the limit of a cost as
-// the limit; if they are settled, what is beyond [MaxCost] as that. ReportCost returns [ErrCost] if
-// the cost is negative, what Push would return for the item's weight and cost, and an error if costs
-// are neither settled nor learned.
+// ReportCost reports the true cost of a popped item, in units, to settle the account of its key or
+// to learn from it: see [Options].SettleCosts and PriorCost. Call it at most once for each item.
+// It computes the item's key, weight and cost again, which must be those of the push. A learned
+// cost is raised to 1 and lowered to the limit of a cost; a settled one is lowered to [MaxCost].
+// ReportCost returns [ErrCost] if the cost is negative, the error of Push for the item's weight
+// and cost, and an error if costs are neither settled nor learned.
 func (q *FairQueue[K, V]) ReportCost(item V, cost int64) error {
 	k, err := q.itemKey(item)
 	if err != nil {

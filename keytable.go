@@ -5,25 +5,25 @@ import (
 	"time"
 )
 
-// seed is the same for all tables. It differs between processes, so that nobody can choose keys
+// seed is the same for all tables. It differs between processes, so that no user can choose keys
 // whose hashes are equal.
 var seed = maphash.MakeSeed()
 
 func hashOf[K comparable](key K) uint32 { return uint32(maphash.Comparable(seed, key)) }
 
 // keyTable is a hash table for the states of keys. It grows and shrinks by one bucket at a time
-// (linear hashing, Litwin 1980), so no call rebuilds it, and memory is given back as keys leave.
-// Callers hash the keys: that takes time, and panics for some, so they do it before they take a
-// lock.
+// (linear hashing, Litwin 1980), so no call rebuilds it, and it frees memory as keys leave.
+// Callers hash the keys before they take a lock, because hashing takes time and panics for some
+// keys.
 type keyTable[K comparable] struct {
 	states     column[keyState[K]]
 	histograms column[*Histogram]     // of waiting times; only if these are measured
 	costs      column[keyCost]        // only with Queue.Cost
 	shares     column[*sharingKey[K]] // only with Options.ShareTime; nil for keys without items
 	buckets    column[uint32]         // the slot of the first key in each bucket
-	size       uint32                 // how many buckets there are
+	size       uint32                 // the number of buckets
 	mask       uint32                 // the least 2^n-1 that is at least size-1
-	count      uint32                 // how many keys there are
+	count      uint32                 // the number of keys
 	nan        uint32                 // the slot of all keys that are not equal to themselves: NaN
 	slots      allocator
 }
@@ -31,12 +31,12 @@ type keyTable[K comparable] struct {
 const (
 	minBuckets = 16
 	minSpread  = 2 // buckets for each key, at least
-	maxSpread  = 4 // at most; a remove merges as many, so the table shrinks as fast as keys leave
+	maxSpread  = 4 // at most; a remove merges up to 4, so the table shrinks as fast as keys leave
 )
 
 func (t *keyTable[K]) at(slot uint32) *keyState[K] { return t.states.at(slot) }
 
-// bucket returns where the chain of a hash begins.
+// bucket returns the bucket of a hash.
 func (t *keyTable[K]) bucket(hash uint32) *uint32 {
 	b := hash & t.mask
 	if b >= t.size {
@@ -45,7 +45,7 @@ func (t *keyTable[K]) bucket(hash uint32) *uint32 {
 	return t.buckets.at(b)
 }
 
-// find looks a key up.
+// find returns the place of a key, the zero keyRef if it has none.
 func (t *keyTable[K]) find(key K, hash uint32) keyRef[K] {
 	if t.size > 0 {
 		for slot := *t.bucket(hash); slot != 0; {
@@ -108,8 +108,8 @@ func (t *keyTable[K]) remove(slot uint32) {
 	}
 }
 
-// addWait counts how long an item of a key has waited. A key gets its histogram with the first
-// item that has another one behind it: many keys never have two items.
+// addWait counts the wait of an item. A key gets its histogram with the first item that has
+// another one behind it, because many keys never have two items.
 func (t *keyTable[K]) addWait(slot uint32, wait time.Duration) {
 	if t.at(slot).len == 1 {
 		t.dropHistogram(slot)
@@ -124,7 +124,7 @@ func (t *keyTable[K]) addWait(slot uint32, wait time.Duration) {
 	h.Add(wait)
 }
 
-// histogram returns what addWait has counted for a key, nil if that is nothing.
+// histogram returns the waits of a key, nil if none was counted.
 func (t *keyTable[K]) histogram(slot uint32) *Histogram {
 	if !t.histograms.has(slot) {
 		return nil
@@ -132,14 +132,14 @@ func (t *keyTable[K]) histogram(slot uint32) *Histogram {
 	return *t.histograms.at(slot)
 }
 
-// dropHistogram makes the key begin anew.
+// dropHistogram forgets the waits of a key.
 func (t *keyTable[K]) dropHistogram(slot uint32) {
 	if t.histograms.has(slot) {
 		*t.histograms.at(slot) = nil
 	}
 }
 
-// drop gives back the memory of a chunk of keys.
+// drop frees the memory of a chunk of keys.
 func (t *keyTable[K]) drop(chunk int) {
 	t.states.drop(chunk)
 	t.histograms.drop(chunk)
@@ -153,7 +153,7 @@ func (t *keyTable[K]) beginCost(slot uint32) {
 	*t.costs.at(slot) = keyCost{}
 }
 
-// split adds a bucket, and moves there what belongs into it. All of that is in one other bucket.
+// split adds a bucket, and moves its keys there. They are all in one other bucket.
 func (t *keyTable[K]) split() {
 	b := t.size
 	t.size++

@@ -1,9 +1,9 @@
 package fairq
 
-// levels orders keys by how many items they have for their weight, rounded up: their level. It
-// takes the place of the furthest round where most items have no turns.
+// levels orders keys by their level: the number of their items for their weight, rounded up. It
+// replaces the furthest round where most items have no turns.
 type levels struct {
-	heads []uint32           // by level: the slot of the key that has come there last; the last is not 0
+	heads []uint32           // by level: the slot of the key that came there last; the last is not 0
 	links column[levelLinks] // by slot
 }
 
@@ -63,8 +63,8 @@ func (q *Queue[K, V]) keepLevels() *levels {
 	return q.levels
 }
 
-// setLevel is called when the number of a key's items has changed. It does nothing if no levels are
-// kept.
+// setLevel is called when the number of a key's items has changed. It does nothing unless levels
+// are kept.
 func (q *Queue[K, V]) setLevel(slot, items uint32) {
 	if q.levels != nil {
 		q.moveLevel(slot, items)
@@ -74,7 +74,7 @@ func (q *Queue[K, V]) setLevel(slot, items uint32) {
 // moveLevel is not in setLevel, so that this can be inlined.
 func (q *Queue[K, V]) moveLevel(slot, items uint32) { q.levels.set(slot, q.level(slot, items)) }
 
-// level returns the level of a key with so many items.
+// level returns the level of a key with a number of items.
 func (q *Queue[K, V]) level(slot, items uint32) uint32 {
 	var weight uint32 // as of the last push
 	if q.shares != nil {

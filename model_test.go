@@ -16,9 +16,9 @@ type model struct {
 	keys    map[int][]int // the items of each key, oldest first
 	turns   turns
 	n       int            // items
-	rounds  [][]modelItem  // what future has found out; nil if something has changed since
-	means   map[int]int64  // what was learned of costs
-	levels  map[int][2]int // by key: its items divided by its weight, and when that was so first
+	rounds  [][]modelItem  // the result of future; nil after a change
+	means   map[int]int64  // the learned costs
+	levels  map[int][2]int // by key: its items divided by its weight, and since when
 	clock   int
 }
 
@@ -60,7 +60,7 @@ func (c counted) Rounds(key int) (n int) {
 	return n
 }
 
-// pricing tells what items cost. The zero value stands for a queue without costs.
+// pricing has the settings for costs. The zero value is a queue without costs.
 type pricing struct {
 	quantum, most, prior int
 	settle               bool
@@ -174,7 +174,7 @@ func (m *model) estimate(key int) int {
 	return m.pricing.prior
 }
 
-// reportCost is told what an item has cost.
+// reportCost is ReportCost.
 func (m *model) reportCost(key, item, cost int) {
 	m.rounds = nil
 	if m.pricing.settle {
@@ -253,9 +253,9 @@ func (m *model) position(item int) (n int, ok bool) {
 	return max(n, 0), n >= 0
 }
 
-// heaviest returns the keys that have items in the furthest round, or where not all items have turns
-// those with the most items for their weight; and the newest and the oldest item of the last one of
-// these.
+// heaviest returns the keys that have items in the furthest round, or where not all items have
+// turns those with the most items for their weight; and the newest and the oldest item of the last
+// one of these.
 func (m *model) heaviest() (keys map[int]bool, newest, oldest int) {
 	keys = map[int]bool{}
 	if m.pricing.oneTurn() || m.pricing.share {

@@ -6,8 +6,8 @@ import (
 	"github.com/fairq/fairq/internal/account"
 )
 
-// Position returns how many items leave before the one that the ticket stands for. If that is no
-// longer queued, ok is false. It is O(items that leave before).
+// Position returns how many items leave before the item of a ticket. If the item has left the
+// queue, ok is false. Position is O(position).
 func (q *Queue[K, V]) Position(t Ticket) (position int, ok bool) {
 	if !q.valid(t) {
 		return 0, false
@@ -21,18 +21,18 @@ func (q *Queue[K, V]) Position(t Ticket) (position int, ok bool) {
 	panic("fairq: a queued item has no turn")
 }
 
-// Order iterates over what is queued, in the order in which it will leave if nothing else is
-// pushed or removed. The queue must not be changed meanwhile.
+// Order iterates over the items in the order in which they will leave if nothing else is pushed or
+// removed. The queue must not change during the iteration.
 func (q *Queue[K, V]) Order() iter.Seq[UpcomingItem[K, V]] { return q.OrderWith(nil) }
 
-// OrderWith is Order for a queue with SettleCosts that holds only the next item of a key, because its
-// caller pushes another one whenever that is about to be popped. When such an item was yielded,
-// next tells whether another one follows, and its Cost.
+// OrderWith is Order for a queue with SettleCosts that holds only the next item of each key,
+// because its caller pushes another one whenever that is about to be popped. After yielding such
+// an item, OrderWith calls next, which reports whether another one follows, and its Cost.
 func (q *Queue[K, V]) OrderWith(next func(V) (cost int64, ok bool)) iter.Seq[UpcomingItem[K, V]] {
 	return func(yield func(UpcomingItem[K, V]) bool) {
 		for round, node := range q.order(next) {
 			item := UpcomingItem[K, V]{
-				Key: q.keys.at(q.links.at(node).key & keyMask).key, Item: *q.values.at(node), Round: int(round - q.rounds.current),
+				Key: q.itemKey(node).key, Item: *q.values.at(node), Round: int(round - q.rounds.current),
 			}
 			if q.costs.areOn() {
 				item.Cost = uint64(q.turnCosts.at(node).cost)
@@ -47,10 +47,9 @@ func (q *Queue[K, V]) OrderWith(next func(V) (cost int64, ok bool)) iter.Seq[Upc
 	}
 }
 
-// order iterates over the nodes of all items in the order in which they will leave, with the
-// rounds in which they will. A turn delivers the oldest item of its key that no earlier turn
-// delivers. As long as no item of the key has moved up, that is the one of the turn's own node.
-// Only orderAhead asks what is next.
+// order iterates over the rounds and the nodes of all items in the order in which they will leave.
+// A turn delivers the oldest item of its key that no earlier turn delivers. While no item of the
+// key has moved up, that is the item of the turn's own node. Only orderAhead calls next.
 func (q *Queue[K, V]) order(next func(V) (cost int64, ok bool)) iter.Seq2[uint64, uint32] {
 	if q.shares != nil {
 		return q.orderShared
@@ -94,14 +93,14 @@ func (q *Queue[K, V]) turns(round uint64) iter.Seq[uint32] {
 	}
 }
 
-// Where keys have one turn ahead, the order of their other items follows from what happens until
-// these get theirs.
+// If keys have one turn ahead, their other items have no round yet. So orderAhead plays the future
+// pops: each one pays for its item and gives the key its next turn.
 
-// forecast is what will be of a key.
+// forecast is the future state of a key.
 type forecast struct {
 	account.Account
-	item uint32 // the next one that leaves
-	cost uint32 // of that
+	item uint32 // the next item
+	cost uint32 // of item
 	len  uint32
 }
 
@@ -109,8 +108,10 @@ type forecast struct {
 func (q *Queue[K, V]) orderAhead(next func(V) (cost int64, ok bool)) iter.Seq2[uint64, uint32] {
 	return func(yield func(uint64, uint32) bool) {
 		keys := map[uint32]*forecast{}
-		given := map[uint64][]uint32{}                                     // turns that keys will have been given, as slots of keys, by round
-		later := rounds{current: q.rounds.current, last: q.rounds.current} // these rounds, each with one turn
+		given := map[uint64][]uint32{} // by round, the slots of keys that will get a turn in it
+
+		// later has the same rounds, in order.
+		later := rounds{current: q.rounds.current, last: q.rounds.current}
 		serve := func(round uint64, slot uint32) bool {
 			k := keys[slot]
 			if k == nil {
@@ -118,7 +119,7 @@ func (q *Queue[K, V]) orderAhead(next func(V) (cost int64, ok bool)) iter.Seq2[u
 				k = &forecast{s.account(), s.oldest, q.turnCosts.at(s.oldest).cost, s.len}
 				keys[slot] = k
 			}
-			if k.Round <= round { // else it owes further rounds, and is not served
+			if k.Round <= round { // else it owes further rounds
 				if !yield(round, k.item) {
 					return false
 				}
@@ -146,7 +147,8 @@ func (q *Queue[K, V]) orderAhead(next func(V) (cost int64, ok bool)) iter.Seq2[u
 			}
 			delete(given, round)
 			switch {
-			case round < q.rounds.last && (round == later.last || q.rounds.after(round) < later.after(round)):
+			case round < q.rounds.last &&
+				(round == later.last || q.rounds.after(round) < later.after(round)):
 				later.moveTo(q.rounds.after(round))
 			case round < later.last:
 				later.advance()
@@ -157,8 +159,8 @@ func (q *Queue[K, V]) orderAhead(next func(V) (cost int64, ok bool)) iter.Seq2[u
 	}
 }
 
-// foresee has a key pay for its item, and gives the next one its turn. It returns false if there is
-// none.
+// foresee makes a key pay for its item, and moves on to its next item. It returns false if there
+// is none.
 func (q *Queue[K, V]) foresee(slot uint32, k *forecast, next func(V) (cost int64, ok bool)) bool {
 	c := q.keys.costs.at(slot)
 	k.Account = k.Pay(uint64(k.cost), c.share).Next(0, c.share)

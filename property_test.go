@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// history makes random calls on a queue and on the model, and keeps what is needed to check the
-// promises of the package documentation.
+// history makes random calls on a queue and on the model, and checks the promises of the package
+// documentation.
 type history struct {
 	q       Queue[int, int]
 	m       *model
@@ -298,8 +298,9 @@ func TestNoChurn(t *testing.T) {
 	}
 }
 
-// TestSpike fills a Queue and a FairQueue, each with what has memory of its own, and drains them but
-// for a few items. Both deliver the same, each key's items in order, and give their memory back.
+// TestSpike fills a Queue and a FairQueue, each with items that have memory of their own, and
+// drains them but for a few items. Both deliver the same, each key's items in order, and give
+// their memory back.
 func TestSpike(t *testing.T) {
 	const items, few, kinds = 20_000, 10, 9000
 	keyOf := func(item int) int { return item % (1 + item%kinds) } // few keys have many items
@@ -372,7 +373,7 @@ func TestSpike(t *testing.T) {
 	}
 }
 
-// A table gives back the chunks that its keys have left, and what is known of their costs.
+// A table frees the chunks that its keys have left, with the state of their costs.
 func TestCostsOfKeysThatAreGone(t *testing.T) {
 	var table keyTable[int]
 	for key := range 3 * chunkSlots {
@@ -386,7 +387,7 @@ func TestCostsOfKeysThatAreGone(t *testing.T) {
 	require.False(t, table.costs.strays(&table.slots))
 }
 
-// Keys of one hash are told apart, and a key of another one in their bucket is none of them.
+// The table separates keys of one hash, and a key with another hash in their bucket.
 func TestOneHash(t *testing.T) {
 	var table keyTable[int]
 	one, two := table.insert(1, 7), table.insert(2, 7)

@@ -2,17 +2,17 @@ package fairq
 
 import "time"
 
-// MaxLen is the number of items that one queue can hold at most: half a billion.
+// MaxLen is the greatest number of items in one queue: half a billion.
 const MaxLen = 1 << 29
 
-// MaxWeight is the greatest weight that a key can have.
+// MaxWeight is the greatest weight of a key.
 const MaxWeight = 1000
 
-// Queue is the fair queue itself: it delivers the items of many keys in rounds, as the package
-// documentation tells. The zero value is an empty queue, ready to use. A Queue has no capacity, no
-// lock, no clock and no goroutine, and what it delivers depends on nothing but the calls made. To
-// share one between goroutines use a [FairQueue], or a lock: Peek, Position, Order, Len, Keys and
-// KeyLen only read, so with a [sync.RWMutex] these may run at the same time.
+// Queue is the bare fair queue: it delivers the items of many keys in the rounds that the package
+// documentation describes. The zero value is an empty queue, ready to use. A Queue has no
+// capacity, no lock, no clock and no goroutine: its order depends on the calls alone. To share one
+// between goroutines use a [FairQueue], or a lock: Peek, Position, Order, Len, Keys and KeyLen
+// only read, so they may share a [sync.RWMutex].
 //
 // Keys that are not equal to themselves, such as NaN or a struct with a NaN in it, are all one
 // key, however they differ: their items leave under the first of them, until none of them has an
@@ -20,42 +20,38 @@ const MaxWeight = 1000
 //
 // All methods are O(1) unless they say otherwise. A Queue must not be copied after its first use.
 type Queue[K comparable, V any] struct {
-	// Newcomers says which round a key joins that has nothing queued. A change concerns later
-	// pushes.
+	// Newcomers decides which round a key without items joins. A change affects later pushes.
 	Newcomers Newcomers
 
-	// Weight, if not nil, tells how many items a key may put into a round, 1 to [MaxWeight]; nil
-	// means 1 for all. It is called at each push, which panics if the weight is out of range.
+	// Weight, if not nil, returns the number of items of a key in a round, 1 to [MaxWeight]; nil
+	// means 1 for all. Each push calls it, and panics if the weight is out of range.
 	Weight func(K) int
 
-	// Cost, if not nil, tells how much work an item is, in units of your choice: tokens, bytes,
-	// seconds. Then the keys share the work, and not the number of items: see [Options].Cost. It
-	// is called at each push, which panics if the cost is out of range.
+	// Cost, if not nil, returns the work of an item, in units of your choice: tokens, bytes,
+	// seconds. Then the keys share the work, and not the number of items: see [Options].Cost. Each
+	// push calls it, and panics if the cost is out of range.
 	Cost func(V) int64
 
-	// Quantum is how much work a key of weight 1 may have done in a round, in the same units, 1 to
-	// [MaxQuantum].
+	// Quantum is the work of a key of weight 1 in a round, in the units of Cost, 1 to [MaxQuantum].
 	Quantum int64
 
-	// SettleCosts says that Cost is what items are declared to cost, and [Queue.ReportCost] tells
-	// what they have cost: see [Options].SettleCosts.
+	// SettleCosts makes Cost the declared cost of an item, and [Queue.ReportCost] reports the true
+	// one: see [Options].SettleCosts.
 	SettleCosts bool
 
-	// PriorCost, 1 to 65,536 quanta, is there instead of Cost if costs are learned with
-	// [Queue.ReportCost]: what an item of a key costs of which nothing is known. See
-	// [Options].PriorCost. A change of it, of Cost, Quantum or SettleCosts takes effect when the
-	// queue is empty.
+	// PriorCost, 1 to 65,536 quanta, replaces Cost if the queue learns costs from
+	// [Queue.ReportCost]: it is the cost of an item of a new key. See [Options].PriorCost. A change
+	// of PriorCost, Cost, Quantum or SettleCosts takes effect when the queue is empty.
 	PriorCost int64
 
-	// Every item has a node, and a node is on two lists. The list of its key says what is served
-	// next of that key: its items, oldest first. The ring of its round says when: each node there
-	// is a turn of its key. A key has as many turns as items.
+	// Every item has a node, and a node is on two lists. The list of its key has the items of the
+	// key, oldest first. The ring of its round has turns: each node there is a turn of its key. A
+	// key has as many turns as items.
 	//
-	// An item leaves at the turn of its own node, as long as no item before it in its key is
-	// removed. If one is, the key gives up its last turn, and each item behind the removed one
-	// moves up: it leaves at the turn of an earlier node. So a node may hold a turn and no item,
-	// or an item and no turn. In the list of a key, all nodes with a turn come before those
-	// without.
+	// An item leaves at the turn of its own node, unless an item before it in its key is removed.
+	// Then the key gives up its last turn, and each item behind the removed one moves up: it leaves
+	// at the turn of an earlier node. So a node may hold a turn and no item, or an item and no turn.
+	// In the list of a key, all nodes with a turn come before all nodes without.
 	nodes   allocator
 	links   column[link]
 	values  column[V]
@@ -66,19 +62,19 @@ type Queue[K comparable, V any] struct {
 	len    int    // items
 	active int    // keys that have items; the others in the table are idle
 	hand   uint32 // the bucket that forgetIdle looked at last
-	reach  uint64 // no idle key's account has a Round beyond this one
+	reach  uint64 // at least the Round of each idle key's account
 
 	costs     costs
 	turnCosts column[turnCost] // only with costs
 	levels    *levels          // nil unless some items have no turns and one was evicted
-	identity  bool             // tickets know the queue by its address
+	identity  bool             // its address identifies the queue in tickets
 	issued    uint64           // tickets given out so far
 	waitTimes *waitTimes       // nil unless waiting times are measured
 	shares    *sharing[K]      // nil without Options.ShareTime
 }
 
 // link is a node's place in its two lists. prevItem of a key's first node, and prevTurn of a
-// ring's first turn, are stale: nothing needs them, and resetting them would touch memory that is
+// ring's first turn, are stale: no code reads them, and resetting them would touch memory that is
 // in no cache.
 type link struct {
 	key                uint32 // slot of the key, with two flags
@@ -88,12 +84,12 @@ type link struct {
 
 const (
 	firstOfRound = 1 << 31 // flag in link.key: this turn is the first one of its key in its round
-	itemGone     = 1 << 30 // flag in link.key: the item has left, and the turn is still needed
+	itemGone     = 1 << 30 // flag in link.key: the item has left, and the node still holds a turn
 	keyMask      = itemGone - 1
-	runEnd       = 1 << 63 // flag in a ticket: it is none, but the other end of a run, see addToRun
+	runEnd       = 1 << 63 // flag in a ticket: it is the other end of a run, see addToRun
 )
 
-// keyState is what the queue knows of a key.
+// keyState is the state of a key.
 type keyState[K comparable] struct {
 	key          K
 	hash         uint32
@@ -106,17 +102,17 @@ type keyState[K comparable] struct {
 	servedRound uint64 // the round in which the key was served last; 0 if it was not
 }
 
-// usage is how far a key has used the rounds: its account as of its last turn, see package account.
-// Without costs each turn costs 1 of a share that is the key's weight, so round is that of the last
-// turn, and used is how many turns the key has, or had, in it.
+// usage is a key's account as of its last turn, see package account. Without costs each turn costs
+// 1 of a share that is the key's weight, so round is the round of the last turn, and used is the
+// number of turns that the key has, or had, in it.
 type usage struct {
 	round       uint64
 	used        uint32
-	turnsBefore uint16 // used of the round before; 0 if that is not known. Not used with costs
+	turnsBefore uint16 // used of the round before; 0 if unknown. Not used with costs
 	passed      bool   // forgetIdle has passed the key since it became idle
 }
 
-// keyRef is where a key is in the table, the zero value if it is not there. It is valid until an
+// keyRef is the place of a key in the table, the zero value if it has none. It is valid until an
 // item is removed.
 type keyRef[K comparable] struct {
 	slot  uint32
@@ -131,13 +127,13 @@ func (r keyRef[K]) len() int {
 	return int(r.state.len)
 }
 
-// is reports whether it is where that key is.
+// is reports whether r is the place of k.
 func (r keyRef[K]) is(k *itemKey[K]) bool {
 	return r.state != nil && r.state.hash == k.hash && r.state.key == k.key
 }
 
-// itemKey is the key of an item with what a push must know of it. A FairQueue computes it before
-// it takes its lock.
+// itemKey is the key of an item with its hash, weight and cost. A FairQueue computes it before it
+// takes its lock.
 type itemKey[K comparable] struct {
 	key    K
 	hash   uint32
@@ -148,17 +144,16 @@ type itemKey[K comparable] struct {
 // hashed returns a key for an item of weight 1 that costs 1.
 func hashed[K comparable](key K) itemKey[K] { return itemKey[K]{key, hashOf(key), 1, 1} }
 
-// Ticket stands for an item queued with Add. It is valid until the item leaves the queue, in
-// whatever way, and only for the queue it is from. No two items ever have the same ticket. The
-// zero Ticket stands for none.
+// Ticket identifies an item queued with Add. It is valid until the item leaves the queue, and only
+// for that queue. No two items ever have the same ticket. The zero Ticket identifies no item.
 type Ticket struct {
 	queue *bool
 	id    uint64
 	node  uint32
 }
 
-// configure sets what the options of a FairQueue say of its queue, which must not have been used.
-// Waiting times are counted from the epoch, and so is what the keys hold with ShareTime.
+// configure sets up the queue of a FairQueue, which must not have been used. The times of waits
+// and of ShareTime count from the epoch.
 func (q *Queue[K, V]) configure(o *Options[K, V], epoch time.Time) {
 	q.Newcomers = o.Newcomers
 	q.Cost, q.Quantum, q.PriorCost, q.SettleCosts = o.Cost, o.Quantum, o.PriorCost, o.SettleCosts
@@ -177,8 +172,8 @@ func (q *Queue[K, V]) configure(o *Options[K, V], epoch time.Time) {
 func (q *Queue[K, V]) takeAll() (all Queue[K, V]) {
 	all = *q
 	*q = Queue[K, V]{
-		Newcomers: all.Newcomers, Weight: all.Weight, Cost: all.Cost, Quantum: all.Quantum, PriorCost: all.PriorCost,
-		SettleCosts: all.SettleCosts, issued: all.issued, shares: all.shares,
+		Newcomers: all.Newcomers, Weight: all.Weight, Cost: all.Cost, Quantum: all.Quantum,
+		PriorCost: all.PriorCost, SettleCosts: all.SettleCosts, issued: all.issued, shares: all.shares,
 	}
 	q.beginCosts()
 	q.costs.served = all.costs.served
@@ -206,7 +201,7 @@ func (q *Queue[K, V]) Push(key K, value V) {
 	q.pushTo(q.find(&k), &k, value)
 }
 
-// Add is Push, and returns a ticket by which the item can be found again.
+// Add is Push, and returns a ticket for [Queue.Remove] and [Queue.Position].
 func (q *Queue[K, V]) Add(key K, value V) Ticket {
 	k := hashed(key)
 	q.checkPush(&k, value)
@@ -225,8 +220,8 @@ func (q *Queue[K, V]) Pop() (key K, value V, ok bool) {
 	return key, q.pop(), true
 }
 
-// Peek returns the item that Pop would take out, and leaves it where it is. If there is none, ok
-// is false.
+// Peek returns the item that Pop would return, and leaves it in the queue. If there is none, ok is
+// false.
 func (q *Queue[K, V]) Peek() (key K, value V, ok bool) {
 	if q.len == 0 {
 		return key, value, false
@@ -268,8 +263,8 @@ func (q *Queue[K, V]) pushTo(at keyRef[K], k *itemKey[K], value V) (node uint32)
 	}
 	*q.values.at(node) = value
 
-	// Whether the key has other items is as good as random, so no branch depends on it: a first node
-	// becomes the next one of node 0, whose link nobody reads.
+	// The processor cannot predict whether the key has other items, so no branch depends on that: a
+	// first node becomes the next one of node 0, whose link no code reads.
 	active, oldest, newest, lastTurn := q.active, s.oldest, s.newest, s.lastTurn
 	if s.len == 0 {
 		active, oldest, newest, lastTurn = active+1, node, 0, 0
@@ -278,7 +273,7 @@ func (q *Queue[K, V]) pushTo(at keyRef[K], k *itemKey[K], value V) (node uint32)
 	turn, l := node, q.links.at(node)
 	l.key, l.prevItem, l.nextItem, l.nextTurn = slot, newest, 0, 0
 	q.links.at(newest).nextItem = node
-	if lastTurn != newest { // turns are given out in the order of the items
+	if lastTurn != newest { // items get turns in their order
 		turn = q.links.at(lastTurn).nextItem
 		l = q.links.at(turn)
 	}
@@ -346,7 +341,7 @@ func (q *Queue[K, V]) appendTurn(tail *ring, turn uint32, l *link) {
 	*tail = turn
 }
 
-// addKey puts a key into the table, where it is not.
+// addKey adds a key to the table. It must not be there.
 func (q *Queue[K, V]) addKey(k *itemKey[K]) keyRef[K] {
 	slot := q.keys.insert(k.key, k.hash)
 	if q.costs.areOn() {
@@ -361,8 +356,7 @@ func (q *Queue[K, V]) addKey(k *itemKey[K]) keyRef[K] {
 
 // ring returns the ring of a round, which is about to get a turn, or to lose one. While a round is
 // delivered, pop takes turns off its ring without touching the tail, which is in no cache. So
-// nextTurn of the current round's tail is stale; this function makes it the first of the turns
-// left.
+// nextTurn of the current round's tail is stale, and ring sets it to the first turn that is left.
 func (q *Queue[K, V]) ring(round uint64) *ring {
 	if round == q.rounds.current {
 		if q.rounds.tail != 0 {
@@ -392,7 +386,7 @@ func (q *Queue[K, V]) pop() (value V) {
 	s := q.keys.at(slot)
 	s.servedRound = q.rounds.current
 	node := turn
-	if s.oldest != turn { // rare; written so that takeValue need not wait until s is read
+	if s.oldest != turn { // rare; takeValue(turn) need not wait until s is read
 		node = s.oldest
 	}
 	if q.waitTimes != nil {
@@ -413,7 +407,7 @@ func (q *Queue[K, V]) pop() (value V) {
 	} else {
 		q.moveUp(s, slot, node, turn)
 	}
-	if q.issued > 0 || !q.nodes.cacheSlot(turn) { // as a rule without a call
+	if q.issued > 0 || !q.nodes.cacheSlot(turn) { // usually without a call
 		q.freeNode(turn)
 	}
 	q.len--
@@ -423,15 +417,14 @@ func (q *Queue[K, V]) pop() (value V) {
 	} else if s.len == 0 {
 		q.deactivate(s, slot)
 	}
-	if q.len == 0 || q.hasManyIdle(maxIdle) { // as a rule without a call
+	if q.len == 0 || q.hasManyIdle(maxIdle) { // usually without a call
 		q.tidy()
 	}
 	return value
 }
 
-// reachTurn begins the next round if nothing is left of the current one. A turn that is reached
-// while its key owes further rounds moves on, and nobody is served by it. The queue must not be
-// empty.
+// reachTurn begins the next round if the current one has no turns left. If the key of the next
+// turn owes further rounds, the turn moves on without serving it. The queue must not be empty.
 func (q *Queue[K, V]) reachTurn() {
 	for {
 		if q.rounds.head == 0 {
@@ -466,7 +459,7 @@ func (q *Queue[K, V]) next() (node uint32) {
 	return node
 }
 
-// popWithKey is pop, and returns the key and what the item has cost, 0 without costs.
+// popWithKey is pop, and returns the key and the cost of the item, 0 without costs.
 func (q *Queue[K, V]) popWithKey() (k itemKey[K], value V, cost uint64) {
 	k = q.itemKey(q.next())
 	served := q.costs.served
@@ -483,7 +476,7 @@ func (q *Queue[K, V]) itemKey(node uint32) itemKey[K] {
 // oldest returns the oldest item of a key, which has items.
 func (q *Queue[K, V]) oldest(at keyRef[K]) V { return *q.values.at(at.state.oldest) }
 
-// firstPaid is not in next, for what is returned from within such a loop is allocated.
+// firstPaid is not a part of next, because a result returned from within such a loop is allocated.
 func (q *Queue[K, V]) firstPaid() (node uint32) {
 	for _, node = range q.order(nil) {
 		break
@@ -524,7 +517,7 @@ func (q *Queue[K, V]) newNode() (node uint32) {
 	return node
 }
 
-// freeNode gives a node back.
+// freeNode frees a node.
 func (q *Queue[K, V]) freeNode(node uint32) {
 	q.voidTicket(node)
 	if !q.nodes.cacheSlot(node) {
@@ -533,7 +526,7 @@ func (q *Queue[K, V]) freeNode(node uint32) {
 	}
 }
 
-// dropChunk gives back the memory of a chunk of nodes.
+// dropChunk frees the memory of a chunk of nodes.
 func (q *Queue[K, V]) dropChunk(chunk int) {
 	q.links.drop(chunk)
 	q.values.drop(chunk)
@@ -559,7 +552,7 @@ func (q *Queue[K, V]) issue(node uint32) Ticket {
 	return Ticket{queue: &q.identity, id: q.issued, node: node}
 }
 
-// valid tells whether the item of a ticket is queued.
+// valid reports whether the item of a ticket is queued.
 func (q *Queue[K, V]) valid(t Ticket) bool {
 	return t.queue == &q.identity && q.tickets.has(t.node) && *q.tickets.at(t.node) == t.id
 }

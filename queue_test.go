@@ -23,7 +23,7 @@ type driver struct {
 	tickets map[int]Ticket
 	earlier Queue[float64, int] // the outline of an earlier state
 	live    []int               // the items whose tickets have not been used
-	flight  []modelItem         // those that were popped and whose cost was not reported
+	flight  []modelItem         // popped, without a reported cost
 	next    int                 // the next item; 0 is none
 }
 
@@ -208,7 +208,7 @@ func TestQueueAgainstModel(t *testing.T) {
 	}
 }
 
-// Whatever the state of the queue, those who look change nothing: the race detector would tell.
+// Reads change nothing, whatever the state of the queue, or the race detector would report it.
 func TestReadersAtOnce(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 7))

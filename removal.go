@@ -4,8 +4,8 @@ import "slices"
 
 // Items that leave out of turn. The items behind them in their key move up: see Queue.
 
-// Remove takes out the item that the ticket stands for. What is queued behind it under the same
-// key moves up one turn. If the item is no longer queued, ok is false.
+// Remove takes out the item of a ticket. The items behind it under the same key move up one turn.
+// If the item has left the queue, ok is false.
 func (q *Queue[K, V]) Remove(t Ticket) (value V, ok bool) {
 	_, value, ok = q.removeTicket(t)
 	return value, ok
@@ -37,8 +37,8 @@ func (q *Queue[K, V]) RemoveNewest(key K) (value V, ok bool) {
 	return q.remove(at.state.newest), true
 }
 
-// RemoveOldest takes out the oldest item of a key. What is queued behind it under the same key
-// moves up one turn. If it has none, ok is false.
+// RemoveOldest takes out the oldest item of a key. The items behind it under the same key move up
+// one turn. If it has none, ok is false.
 func (q *Queue[K, V]) RemoveOldest(key K) (value V, ok bool) {
 	k := hashed(key)
 	at := q.find(&k)
@@ -58,8 +58,8 @@ func (q *Queue[K, V]) Evict() (key K, value V, ok bool) {
 	return k.key, value, true
 }
 
-// EvictOldest takes out the oldest item of the key that Evict would choose. What is queued behind
-// it under that key moves up one turn. If the queue is empty, ok is false.
+// EvictOldest takes out the oldest item of the key that Evict would choose. The items behind it
+// under that key move up one turn. If the queue is empty, ok is false.
 func (q *Queue[K, V]) EvictOldest() (key K, value V, ok bool) {
 	if q.len == 0 {
 		return key, value, false
@@ -68,8 +68,8 @@ func (q *Queue[K, V]) EvictOldest() (key K, value V, ok bool) {
 	return k.key, value, true
 }
 
-// evict takes out the newest or the oldest item of a heaviest key; the oldest one of the given key,
-// if that is among them. The queue must not be empty.
+// evict takes out the newest or the oldest item of a heaviest key; the oldest one of the given
+// key, if that is among them. The queue must not be empty.
 func (q *Queue[K, V]) evict(own keyRef[K], oldest bool) (k itemKey[K], value V) {
 	s := q.heaviest()
 	if oldest && own.len() > 0 && q.isHeaviest(own) {
@@ -83,8 +83,8 @@ func (q *Queue[K, V]) evict(own keyRef[K], oldest bool) (k itemKey[K], value V) 
 	return k, q.remove(node)
 }
 
-// heaviest returns a key whose backlog reaches furthest: the one that has the last turn of the
-// furthest round, or where not all items have turns, one with the most items for its weight. The
+// heaviest returns a key whose backlog reaches furthest: the key with the last turn of the
+// furthest round, or if not all items have turns, one with the most items for its weight. The
 // queue must not be empty.
 func (q *Queue[K, V]) heaviest() *keyState[K] {
 	if q.lacksTurns() {
@@ -93,7 +93,7 @@ func (q *Queue[K, V]) heaviest() *keyState[K] {
 	return q.keys.at(q.links.at(q.rounds.tailOf(q.rounds.last)).key & keyMask)
 }
 
-// isHeaviest tells whether no backlog reaches further than that of a key, which has items.
+// isHeaviest reports whether no backlog reaches further than that of a key, which has items.
 func (q *Queue[K, V]) isHeaviest(at keyRef[K]) bool {
 	if q.lacksTurns() {
 		return int(q.level(at.slot, at.state.len)) >= len(q.keepLevels().heads)-1
@@ -225,17 +225,17 @@ func (q *Queue[K, V]) dropTurn(s *keyState[K]) {
 	if s.used > 0 {
 		return
 	}
-	// Nobody knows how many turns the key has in the round that is its last now, so count them.
-	// They are MaxWeight at most. As long as the weight does not change, it takes as many calls
-	// until this happens again.
+	// The number of turns that the key has in its new last round is not known, so count them: at
+	// most MaxWeight. While the weight stays the same, that many calls pass before the next count.
 	s.used = 1
-	for t := s.lastTurn; s.used < s.len-1 && q.links.at(t).key&firstOfRound == 0; t = q.links.at(t).prevItem {
+	t := s.lastTurn
+	for ; s.used < s.len-1 && q.links.at(t).key&firstOfRound == 0; t = q.links.at(t).prevItem {
 		s.used++
 	}
 }
 
-// moveUp is the part of pop for a key with items without a turn: because they have moved up, and
-// maybe the item of node leaves at another node's turn, or because a key has one turn ahead.
+// moveUp is the part of pop for a key that has items without a turn: some have moved up, so that
+// the item of node may leave at another node's turn, or the key has one turn ahead.
 func (q *Queue[K, V]) moveUp(s *keyState[K], slot, node, turn uint32) {
 	if s.len > 1 {
 		s.oldest = q.itemAfter(node)
@@ -246,16 +246,16 @@ func (q *Queue[K, V]) moveUp(s *keyState[K], slot, node, turn uint32) {
 	if !q.costs.oneTurn || s.len == 1 {
 		return
 	}
-	// The key's next item gets its turn, in this round if the key has some of its share left: it
-	// need not wait for the next one, as if it came only now.
+	// The key's next item gets its turn, in this round if the key has some of its share left. It need
+	// not wait for the next round, because it did not come only now.
 	k := q.keys.costs.at(slot)
 	q.estimateAgain(k, s.oldest)
 	s.set(s.account().Next(0, k.share))
 	q.giveTurn(s, s.oldest, turnOf(s.round, q.rounds.current))
 }
 
-// release frees a node whose item has left, unless it holds a turn: then it only marks the item as
-// gone.
+// release frees a node whose item has left. If the node holds a turn, release only marks the item
+// as gone.
 func (q *Queue[K, V]) release(s *keyState[K], node uint32) (isGone bool) {
 	l := q.links.at(node)
 	if l.nextTurn == 0 {
@@ -278,10 +278,10 @@ func (q *Queue[K, V]) itemAfter(node uint32) uint32 {
 	return next
 }
 
-// addToRun records that the item of a node is gone which is behind the key's oldest item.
-// Neighbours like that are a run. Its first and its last node name each other, so that it is
-// skipped in one step. They do so where their tickets were: they had tickets, or they could not
-// have been removed.
+// addToRun records that the item of a node is gone. The node is behind the key's oldest item.
+// Neighbours without items are a run. The first and the last node of a run name each other, so
+// that itemAfter skips it in one step. The names are in place of their tickets: only items with
+// tickets can be removed from there.
 func (q *Queue[K, V]) addToRun(node uint32) {
 	first, last := node, node
 	l := q.links.at(node)
@@ -307,7 +307,7 @@ func (q *Queue[K, V]) markRun(first, last uint32) {
 }
 
 // unlink takes a node without a turn out of the list of its key. The first node of the list always
-// has a turn, unless this was the key's last one: then the whole list is forgotten.
+// has a turn, except when the key's last item leaves: then the whole list is void.
 func (q *Queue[K, V]) unlink(s *keyState[K], node uint32) {
 	if s.len == 1 {
 		return

@@ -17,17 +17,17 @@ type ring = uint32
 // rounds holds the rings of the current round and of all later ones. They are in chunks of 256
 // under a circular directory, so that growing copies one pointer for 256 rounds, and no ring.
 // Without costs, no ring between the current and the last one is empty. With costs there may be
-// many: a chunk without turns takes no memory but its pointer, and what is empty is passed by
-// bitmaps. No gap is longer than the rounds that one item can use, so to pass it is O(1).
+// many empty ones: a chunk without turns takes no memory but its pointer, and bitmaps skip empty
+// rings. No gap is longer than the rounds that one item can use, so skipping it is O(1).
 type rounds struct {
-	current uint64 // the round being delivered, or the last one that was
+	current uint64 // the round being delivered, or the last delivered one
 	open    bool   // current has begun, and is not over
-	head    uint32 // the first turn left of the current round; 0 if none is
+	head    uint32 // the first turn left of the current round; 0 if there is none
 	tail    ring   // the last one: the current round's ring, see Queue.ring
-	last    uint64 // the furthest round with turns, or current if that is further
+	last    uint64 // the furthest round with turns, at least current
 
 	// The ring of round r is in chunk c = r>>roundBits, and that is dir[c % len(dir)]; len(dir) is
-	// a power of two. A chunk is there if it has turns, and that of the current round may be.
+	// a power of two. A chunk with turns is not nil, nor may be that of the current round.
 	dir   []*roundChunk
 	spare *roundChunk // without turns
 }
@@ -72,7 +72,7 @@ func (r *rounds) all() iter.Seq[uint64] {
 }
 
 // add returns the ring of a round behind the current one, which has turns or is about to get its
-// first.
+// first one.
 func (r *rounds) add(round uint64) *ring {
 	var c *roundChunk
 	if round <= r.last {
@@ -86,7 +86,7 @@ func (r *rounds) add(round uint64) *ring {
 	return &c.rings[round&roundMask]
 }
 
-// addChunk returns the chunk of a round, after making it if it is not there.
+// addChunk returns the chunk of a round, and makes it if it is nil.
 func (r *rounds) addChunk(round uint64) *roundChunk {
 	if n := round>>roundBits - r.current>>roundBits; n >= uint64(len(r.dir)) {
 		r.growDir(n)
@@ -123,7 +123,7 @@ func (r *rounds) end(round uint64) {
 	}
 }
 
-// advance ends the current round and begins the next one that has turns. There must be one.
+// advance ends the current round and begins the next round with turns. There must be one.
 func (r *rounds) advance() {
 	next := r.current + 1
 	c := *r.chunk(next)
@@ -147,7 +147,7 @@ func (r *rounds) moveTo(round uint64) {
 	r.current, r.last = round, max(r.last, round)
 }
 
-// after returns the first round behind the given one that has turns. There must be one.
+// after returns the first round with turns behind the given one. There must be one.
 func (r *rounds) after(round uint64) uint64 {
 	for round++; ; round = (round>>6 + 1) << 6 {
 		c := *r.chunk(round)
@@ -161,7 +161,7 @@ func (r *rounds) after(round uint64) uint64 {
 	}
 }
 
-// before returns the last round before the given one that has turns, or the current one if there is
+// before returns the last round with turns before the given one, or the current one if there is
 // none behind it.
 func (r *rounds) before(round uint64) uint64 {
 	for round > r.current {
@@ -179,7 +179,7 @@ func (r *rounds) before(round uint64) uint64 {
 	return r.current
 }
 
-// outline, blank and copyTo are for snapshots, as those of a column.
+// outline, blank and copyTo are for snapshots, like the methods of column.
 func (r *rounds) outline() rounds { return rounds{dir: slices.Clone(r.dir)} }
 
 func (r *rounds) blank() rounds {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// shared are turns by the rule of Options.ShareTime, to the letter: it looks at all keys and forgets
-// none.
+// shared are turns by the rule of Options.ShareTime, to the letter: it looks at all keys and
+// forgets none.
 type shared struct {
 	keys  map[int]*sharer
 	came  int

@@ -8,12 +8,12 @@ import (
 	"github.com/fairq/fairq/internal/fairshare"
 )
 
-// With Options.ShareTime the rule of package fairshare says which key is next. There are no rounds,
-// so no item has a turn. What waits for a permit there is an item here, and who holds a permit is a
-// consumer that has taken an item and not told its end. Tickets, which all items have then, number
-// them in the order in which they came.
+// With Options.ShareTime the rule of package fairshare chooses the next key. There are no rounds,
+// so no item has a turn. A request there is an item here, and a held permit is an item that a
+// consumer has popped and not ended. All items have tickets, which number them in the order of
+// their pushes.
 
-// sharing is what a queue knows of its keys then.
+// sharing is the state of a queue with ShareTime.
 type sharing[K comparable] struct {
 	fairshare.Shares[K, keyShare]
 	epoch time.Time
@@ -21,25 +21,28 @@ type sharing[K comparable] struct {
 
 type sharingKey[K comparable] = fairshare.Key[K, keyShare]
 
-// keyShare is what it knows of a key beyond the rule. Which of the key's items has ended makes no
-// difference to what it is charged for all of them, so their begins are not kept: the end of one of
-// n is charged with an n-th of the time for which items of the key are held and that is not charged.
+// keyShare is the state of a key beyond the rule. The charge for all items of a key does not
+// depend on which of them ends first, so the queue keeps no begin of an item: when one of n held
+// items ends, the key pays an n-th of the held time that it has not paid for.
 type keyShare struct {
 	slot uint32 // of the key while it has items
 	next uint32 // in a copy for orderShared: the item that leaves next
-	time float64
-	at   time.Duration // by the clock of Shares, when time was right
+
+	// unpaid is the sum of the time for which items of the key were held, as of the time at by the
+	// clock of Shares, without the time that the key has paid for.
+	unpaid float64
+	at     time.Duration
 }
 
 func (s *sharing[K]) now() time.Duration { return time.Since(s.epoch) }
 
-// copy is for those who want to know the order: see Shares.Copy.
+// copy returns a copy whose order can be played: see Shares.Copy.
 func (s *sharing[K]) copy() *sharing[K] { return &sharing[K]{s.Copy(), s.epoch} }
 
-// count counts the time for which items of a key were held.
-func (s *sharing[K]) count(k *sharingKey[K], now time.Duration) {
+// addHeld adds the time for which items of a key were held since the last call.
+func (s *sharing[K]) addHeld(k *sharingKey[K], now time.Duration) {
 	d, clock := &k.Data, s.Clock(now)
-	d.time += float64(k.Held()) * float64(clock-d.at)
+	d.unpaid += float64(k.Held()) * float64(clock-d.at)
 	d.at = clock
 }
 
@@ -52,15 +55,16 @@ func (s *sharing[K]) release(k *sharingKey[K]) bool {
 	if s.NeedsNow(k) {
 		now = s.now()
 	}
-	s.count(k, now)
-	charge := k.Data.time / float64(k.Held())
-	k.Data.time -= charge
+	s.addHeld(k, now)
+	charge := k.Data.unpaid / float64(k.Held())
+	k.Data.unpaid -= charge
 	s.Release(k, charge, now)
 	return true
 }
 
-// share returns what the rule knows of a key, nil if that is nothing. The key's slot, which may be 0,
-// is faster than the map of Shares: so keys without items stay in the table of keys for a while.
+// share returns the state of a key in the rule, nil if it has none. The key's slot, which may be
+// 0, is faster than the map of Shares, so keys without items stay in the table of keys for a
+// while.
 func (q *Queue[K, V]) share(slot uint32, key K) *sharingKey[K] {
 	if slot != 0 {
 		if k := *q.keys.shares.at(slot); k != nil && !k.Forgotten() {
@@ -86,7 +90,7 @@ func (q *Queue[K, V]) enterShared(slot uint32, s *keyState[K], item *itemKey[K])
 	q.shares.Wait(k, *q.tickets.at(s.oldest), now)
 }
 
-// takeShared takes out the item of a node, and returns the number of the key's oldest item after that.
+// takeShared takes out the item of a node, and returns the number of the key's next item.
 func (q *Queue[K, V]) takeShared(slot, node uint32) (value V, first uint64) {
 	value = q.takeValue(node)
 	s := q.keys.at(slot)
@@ -117,7 +121,7 @@ func (q *Queue[K, V]) popShared() V {
 		q.keys.addWait(slot, q.waitTimes.deliver(q.nextShared()))
 	}
 	value, first := q.takeShared(slot, q.keys.at(slot).oldest)
-	q.shares.count(k, now)
+	q.shares.addHeld(k, now)
 	q.shares.Admit(k, first, now)
 	return value
 }
@@ -125,7 +129,7 @@ func (q *Queue[K, V]) popShared() V {
 // nextShared returns the node of the item that popShared takes.
 func (q *Queue[K, V]) nextShared() uint32 { return q.keys.at(q.shares.Next().Data.slot).oldest }
 
-// orderShared is order, as it is if nothing that is held ends.
+// orderShared is order if no held item ends.
 func (q *Queue[K, V]) orderShared(yield func(round uint64, node uint32) bool) {
 	shares := q.shares.Copy()
 	for k := shares.Next(); k != nil; k = shares.Next() {
@@ -150,10 +154,9 @@ func (q *Queue[K, V]) done(k *itemKey[K]) bool {
 
 var errNotShared = errors.New("fairq: Done: nothing is held, because Options.ShareTime is false")
 
-// Done tells that an item has ended that was popped, for a queue with [Options].ShareTime: its key
-// holds it no longer, and is charged for it. The key function tells which key that is, and all of
-// its items are alike: so it does not matter in which order they end. Done returns an error if no
-// item of the key is held, or without ShareTime. It is O(log keys).
+// Done ends a popped item of a queue with [Options].ShareTime: its key no longer holds it, and
+// pays for it. Done calls the key function. All items of a key are alike, so they may end in any
+// order. Done returns an error if the key holds no item, or without ShareTime. It is O(log keys).
 func (q *FairQueue[K, V]) Done(item V) error {
 	if !q.options.ShareTime {
 		return errNotShared

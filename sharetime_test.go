@@ -17,8 +17,7 @@ import (
 	"github.com/fairq/fairq"
 )
 
-// TestShareTimeEnds: an item is in hand until its end is told, by All whatever the body of the loop
-// does, and only once.
+// TestShareTimeEnds: All calls Done for an item once, whatever the body of the loop does.
 func TestShareTimeEnds(t *testing.T) {
 	q := fairq.New(letter, &fairq.Options[string, string]{ShareTime: true})
 	held := func(item string) bool { return q.Done(item) == nil }
@@ -61,9 +60,10 @@ func TestShareTimeEnds(t *testing.T) {
 	require.EqualError(t, fairq.New(letter, nil).Done("A1"), "fairq: Done: nothing is held, because Options.ShareTime is false")
 }
 
-// TestShareTimeBounds has k consumers in virtual time. A key that holds nothing and owes nothing is
-// served in the order of such keys, and after D * (n / k + 1) at most; two keys that always have
-// items differ by less than (2k + 1) * D of work. These are (b), (c) and (a) of docs/design.md.
+// TestShareTimeBounds has k consumers in virtual time. A key that holds nothing and owes nothing
+// is served in the order of such keys, and after D * (n / k + 1) at most; two keys that always
+// have items differ by less than (2k + 1) * D of work. These are (b), (c) and (a) of
+// docs/design.md.
 func TestShareTimeBounds(t *testing.T) {
 	seeds := 200
 	if testing.Short() {
@@ -150,8 +150,8 @@ func checkShareTime(t *testing.T, seed uint64) float64 {
 	return apart / float64(k)
 }
 
-// TestShareTimeStress: with many goroutines at once nothing is lost, delivered twice, or in hand at
-// the end.
+// TestShareTimeStress: with many goroutines at once nothing is lost, delivered twice, or in hand
+// at the end.
 func TestShareTimeStress(t *testing.T) {
 	const producers, each, keys = 4, 2000, 20
 	var evicted, delivered atomic.Int64
@@ -225,8 +225,8 @@ func TestShareTimeAllocations(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(1000, step))
 }
 
-// BenchmarkShareTime pushes and pops, in turn, in a queue whose keys share time and in one whose keys
-// do not. It reports how many times as long the first takes.
+// BenchmarkShareTime pushes and pops alternately in a queue with ShareTime and in one without. It
+// reports the ratio of their times.
 func BenchmarkShareTime(b *testing.B) {
 	const calls = 2000
 	for _, n := range []int{1, 100, 10_000} {

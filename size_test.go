@@ -20,8 +20,8 @@ import (
 // size is the number of exported names in a package, and the number of its lines with tests.
 type size struct{ exported, lines int }
 
-// TestSize compares each package with size.txt. A change that needs more raises a number there, and
-// its commit says why. FAIRQ_WRITE_SIZE=1 writes the file.
+// TestSize compares each package with size.txt. A change that needs more raises a number there,
+// and its commit says why. FAIRQ_WRITE_SIZE=1 writes the file.
 func TestSize(t *testing.T) {
 	const file = "size.txt"
 	is := map[string]size{}

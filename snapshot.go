@@ -6,16 +6,15 @@ import (
 	"time"
 )
 
-// Snapshot is what a queue held at one moment. Each item is either in Round or in Queues. It is a
-// copy, and the queue goes on without it.
+// Snapshot is a copy of a queue's items at one moment. Each item is either in Round or in Queues.
 type Snapshot[K comparable, V any] struct {
-	// Round is what is left of the current round, in the order in which it will leave. A round
-	// begins with the first Pop from it, so as long as there was none, Round is empty.
+	// Round has the items left in the current round, in the order in which they will leave. A round
+	// begins with the first Pop from it; before that Round is empty.
 	Round []V `json:"round"`
 
-	// Queues holds what is queued behind the current round by key, each in the order in which it
-	// was pushed. (Keys that are not equal to themselves have one entry together, which only a
-	// range loop finds.)
+	// Queues has the items behind the current round by key, in the order in which they were pushed.
+	// (Keys that are not equal to themselves have one entry together, which only a range loop
+	// finds.)
 	Queues map[K][]V `json:"queues"`
 
 	order []entry[K, V]
@@ -41,7 +40,7 @@ func (s Snapshot[K, V]) Order() iter.Seq2[K, V] {
 	}
 }
 
-// Snapshot returns what is queued now. It is O(items), but with the lock held it only copies the
+// Snapshot returns the items queued now. It is O(items), but with the lock held it only copies the
 // queue's memory, chunk by chunk, to memory that it has allocated before.
 func (q *FairQueue[K, V]) Snapshot() Snapshot[K, V] {
 	q.mu.Lock()
@@ -54,27 +53,29 @@ func (q *FairQueue[K, V]) Snapshot() Snapshot[K, V] {
 	return c.snapshot()
 }
 
-// UpcomingItem is an item that is queued, as [FairQueue.Upcoming] and [Queue.Order] tell of it.
+// UpcomingItem is a queued item in the results of [FairQueue.Upcoming] and [Queue.Order].
 type UpcomingItem[K comparable, V any] struct {
 	Key   K   `json:"key"`
 	Item  V   `json:"item"`
 	Round int `json:"round"` // in which it leaves, 0 is the current one
 
-	// Cost is what it costs, as in [KeyStat], and Age how long it has been queued. They are 0
-	// without costs, and unless [Options].TrackWait is on.
+	// Cost is as in [KeyStat], 0 without costs. Age is the time since the push, 0 without
+	// [Options].TrackWait.
 	Cost uint64        `json:"cost"`
 	Age  time.Duration `json:"age_ns"`
 }
 
-// Upcoming returns the first n items in the order in which they will leave if nothing else is
-// pushed or removed; if there are fewer, all. It is O(n), some 20 nanoseconds for each, with
-// SettleCosts or PriorCost ten times as long, with the lock held.
+// Upcoming returns the first n items, or all if there are fewer, in the order in which they will
+// leave if nothing else is pushed or removed. It is O(n) with the lock held: some 20 nanoseconds
+// for each item, and ten times that with SettleCosts or PriorCost.
 func (q *FairQueue[K, V]) Upcoming(n int) []UpcomingItem[K, V] {
 	if n <= 0 {
 		return nil
 	}
-	items := make([]UpcomingItem[K, V], min(n, q.Len())) // here, for memory takes time
-	clear(items)                                         // and the system gives it when it is written to
+	// Allocating takes time, so it comes before the lock; and the system provides memory only when
+	// it is written to.
+	items := make([]UpcomingItem[K, V], min(n, q.Len()))
+	clear(items)
 	items = items[:0]
 	q.lock()
 	defer q.mu.Unlock()
@@ -86,8 +87,9 @@ func (q *FairQueue[K, V]) Upcoming(n int) []UpcomingItem[K, V] {
 	return items
 }
 
-// snapshot makes a Snapshot of a copy, whose keys it takes the items from that are in the current
-// round: these come first, so from then on the lengths are known of what Queues has.
+// snapshot makes a Snapshot of a queue that is a copy. The items of the current round come first,
+// and lower the lengths of their keys. So behind the round a key's length is the number of its
+// items in Queues.
 func (q *Queue[K, V]) snapshot() Snapshot[K, V] {
 	s := Snapshot[K, V]{Queues: make(map[K][]V, q.active), order: make([]entry[K, V], 0, q.len)}
 	all := make([]V, q.len)
@@ -119,16 +121,16 @@ func (q *Queue[K, V]) snapshot() Snapshot[K, V] {
 // outline returns a queue with the columns that order needs, see column.outline.
 func (q *Queue[K, V]) outline() (c Queue[K, V]) {
 	c.links, c.values, c.tickets = q.links.outline(), q.values.outline(), q.tickets.outline()
-	c.keys.states, c.keys.costs, c.rounds = q.keys.states.outline(), q.keys.costs.outline(), q.rounds.outline()
-	c.turnCosts = q.turnCosts.outline()
+	c.keys.states, c.keys.costs = q.keys.states.outline(), q.keys.costs.outline()
+	c.rounds, c.turnCosts = q.rounds.outline(), q.turnCosts.outline()
 	return c
 }
 
 // blank returns a queue for copyTo.
 func (q *Queue[K, V]) blank() (c Queue[K, V]) {
 	c.links, c.values, c.tickets = q.links.blank(), q.values.blank(), q.tickets.blank()
-	c.keys.states, c.keys.costs, c.rounds = q.keys.states.blank(), q.keys.costs.blank(), q.rounds.blank()
-	c.turnCosts = q.turnCosts.blank()
+	c.keys.states, c.keys.costs = q.keys.states.blank(), q.keys.costs.blank()
+	c.rounds, c.turnCosts = q.rounds.blank(), q.turnCosts.blank()
 	return c
 }
 

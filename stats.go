@@ -12,13 +12,13 @@ import (
 	"github.com/fairq/fairq/internal/printable"
 )
 
-// Stats tells how a [FairQueue] is doing. Items are counted once in Pushed, and once, when they
-// leave, in one of Popped, Removed, Evicted and Drained; so Pushed is always the sum of these four
-// and Len.
+// Stats has the counters and gauges of a [FairQueue]. An item counts once in Pushed, and once,
+// when it leaves, in one of Popped, Removed, Evicted and Drained; so Pushed is always the sum of
+// these four and Len.
 type Stats struct {
 	Len         int  `json:"len"`          // items queued
 	Keys        int  `json:"keys"`         // keys that have items queued
-	Capacity    int  `json:"capacity"`     // how many items there may be; MaxLen if unbounded
+	Capacity    int  `json:"capacity"`     // the greatest Len; MaxLen if unbounded
 	WaitingPush int  `json:"waiting_push"` // goroutines in PushWait
 	WaitingPop  int  `json:"waiting_pop"`  // goroutines in PopWait
 	Closed      bool `json:"closed"`
@@ -29,17 +29,17 @@ type Stats struct {
 	Evicted uint64 `json:"evicted"` // items handed to OnEvict
 	Drained uint64 `json:"drained"` // items returned by Drain
 
-	// Refused is how many pushes found the queue, or their key's share of it, full. PushWait is
-	// never counted.
+	// Refused is the number of pushes that found the queue, or their key's share of it, full.
+	// PushWait does not count.
 	Refused uint64 `json:"refused"`
 
-	// CostQueued is what the items queued cost together, and CostServed the same of those in
-	// Popped; of learned costs, as they were estimated. They are 0 without costs.
+	// CostQueued is the cost of all queued items, and CostServed that of all items in Popped; learned
+	// costs count as estimated. They are 0 without costs.
 	CostQueued uint64 `json:"cost_queued"`
 	CostServed uint64 `json:"cost_served"`
 
-	// OldestAge is how long the oldest item has been queued, and Wait how long the items delivered
-	// had been. They are 0 and empty unless TrackWait is on.
+	// OldestAge is the age of the oldest item, and Wait counts the waits of the popped ones. They are
+	// 0 and empty unless TrackWait is on.
 	OldestAge time.Duration `json:"oldest_age_ns"`
 	Wait      Histogram     `json:"wait"`
 }
@@ -55,8 +55,8 @@ type KeyStat[K comparable] struct {
 	Buried  int  `json:"buried,omitempty"` // tasks
 	Paused  bool `json:"paused,omitempty"` // by task.Queue.PauseKey
 
-	// WaitsUntil is when tasks of the key can be taken again; zero unless the key waits, see
-	// task.Queue.HoldKey.
+	// WaitsUntil is the time from which tasks of the key can be taken again; zero unless the key
+	// waits, see task.Queue.HoldKey.
 	WaitsUntil time.Time `json:"waits_until,omitzero"`
 
 	Rounds int `json:"rounds,omitempty"` // of a FairQueue: after the current one, until the last turn
@@ -65,16 +65,15 @@ type KeyStat[K comparable] struct {
 	// Cost is the cost of all items queued, 0 without costs and of tasks.
 	Cost uint64 `json:"cost"`
 
-	// OldestAge is how long the oldest item has been queued, and Wait how long the items delivered
-	// had been, anew each time the key had none. They are 0 and empty unless TrackWait is on. Of
-	// tasks, OldestAge is that of the oldest that is ready or delayed, and Wait is empty.
+	// OldestAge is the age of the oldest item, and Wait counts the waits of the popped ones since the
+	// key last had no items. They are 0 and empty unless TrackWait is on. For tasks, OldestAge is the
+	// age of the oldest ready or delayed one, and Wait is empty.
 	OldestAge time.Duration `json:"oldest_age_ns"`
 	Wait      Histogram     `json:"wait"`
 
-	// Total counts since the key was counted first, and Recent the same, halved at each full
-	// minute: with n events a minute it is n to 2n. Missed is how many events of the key Total may
-	// lack, at most, because they were before. All are 0 without CountKeys, and of keys that are
-	// not among those counted.
+	// Total counts all events since the queue began to count the key. Recent counts them too, and is
+	// halved at each full minute: with n events a minute it is n to 2n. Missed is the greatest number
+	// of earlier events of the key. All are 0 without CountKeys, and for keys that are not counted.
 	Total  Counts `json:"total"`
 	Recent Counts `json:"recent"`
 	Missed uint64 `json:"missed,omitempty"`
@@ -83,19 +82,19 @@ type KeyStat[K comparable] struct {
 // String shows the Key and the fields that are not zero.
 func (s KeyStat[K]) String() string { return printable.Fields(s) }
 
-// Counts has the events of the items of a key, and what the items delivered have cost.
+// Counts has the numbers of events of a key, and the cost of its delivered items.
 type Counts struct {
 	Served  uint64 `json:"served"`  // delivered
 	Refused uint64 `json:"refused"` // not accepted: the queue or the key's share of it was full
 	Evicted uint64 `json:"evicted"` // dropped to make room
-	Cost    uint64 `json:"cost"`    // of those delivered, 0 without costs
+	Cost    uint64 `json:"cost"`    // of the delivered items, 0 without costs
 }
 
 // KeyOrder says which keys come first in KeyStats.
 type KeyOrder uint8
 
-// The orders. By service and by refusals the last minutes count, as KeyStat.Recent does, and only
-// keys that are counted are there: see Options.CountKeys.
+// The orders. ByServed and ByRefused go by the last minutes, as KeyStat.Recent counts them, and
+// find only counted keys: see Options.CountKeys.
 const (
 	ByBacklog KeyOrder = iota // the most items queued first
 	ByOldest                  // the oldest item first; it needs Options.TrackWait
@@ -103,15 +102,15 @@ const (
 	ByRefused                 // the most items refused first
 )
 
-// Histogram counts durations by size. Bucket i holds those up to Bound(i) that are too long for
-// bucket i-1.
+// Histogram counts durations by size. Bucket i counts the durations up to Bound(i) that are too
+// long for bucket i-1.
 type Histogram struct {
 	Count   uint64     `json:"count"`
 	Sum     float64    `json:"sum_seconds"`
 	Buckets [37]uint64 `json:"buckets"`
 }
 
-// Mean returns the mean of the durations counted, 0 if there are none.
+// Mean returns the mean of the counted durations, 0 if there are none.
 func (h Histogram) Mean() time.Duration {
 	if h.Count == 0 {
 		return 0
@@ -119,18 +118,18 @@ func (h Histogram) Mean() time.Duration {
 	return time.Duration(h.Sum / float64(h.Count) * float64(time.Second))
 }
 
-// String tells how many durations were counted, their mean and what half and 99 of 100 of them do
-// not exceed.
+// String returns the count, the mean, and upper bounds of the median and the 99th percentile.
 func (h Histogram) String() string {
 	if h.Count == 0 {
 		return "none"
 	}
-	return fmt.Sprintf("n=%d, mean %v, half up to %v, 99%% up to %v", h.Count, h.Mean(), h.Quantile(0.5), h.Quantile(0.99))
+	return fmt.Sprintf("n=%d, mean %v, half up to %v, 99%% up to %v",
+		h.Count, h.Mean(), h.Quantile(0.5), h.Quantile(0.99))
 }
 
 // Bound returns the longest duration that bucket i counts: a microsecond for bucket 0, and twice
-// as much for each that follows. The last bucket has no bound: it counts all that is longer, and
-// Bound gives the greatest Duration.
+// as much for each that follows. The last bucket has no bound: it counts all longer durations, and
+// Bound returns the greatest Duration.
 func (Histogram) Bound(i int) time.Duration {
 	if i >= len(Histogram{}.Buckets)-1 {
 		return 1<<63 - 1
@@ -138,8 +137,8 @@ func (Histogram) Bound(i int) time.Duration {
 	return time.Microsecond << i
 }
 
-// Quantile returns a duration that the share q, 0 to 1, of those counted do not exceed. It is the
-// bound of a bucket, so above a microsecond, and up to the last bucket, less than twice the exact
+// Quantile returns an upper bound of the share q, 0 to 1, of the counted durations. It is the
+// bound of a bucket: above a microsecond, and up to the last bucket, less than twice the exact
 // value. It is 0 if nothing was counted.
 func (h Histogram) Quantile(q float64) time.Duration {
 	sum := uint64(0)
@@ -160,14 +159,14 @@ func (h *Histogram) Add(d time.Duration) {
 	h.Buckets[min(bits.Len64(micros), len(h.Buckets)-1)]++
 }
 
-// setTime says what the time of the call is.
+// setTime sets the time of the call.
 func (q *Queue[K, V]) setTime(now time.Duration) {
 	if q.waitTimes != nil {
 		q.waitTimes.now = now
 	}
 }
 
-// waitTimes measures how long the items of a queue wait. It is called when they come and go.
+// waitTimes measures the waits of the items of a queue.
 type waitTimes struct {
 	now            time.Duration // the time of the call that holds the lock
 	stamps         column[stamp]
@@ -175,7 +174,7 @@ type waitTimes struct {
 	total          Histogram
 }
 
-// stamp is when the item of a node was pushed.
+// stamp is the time at which the item of a node was pushed.
 type stamp struct {
 	at           time.Duration
 	older, newer uint32 // neighbours in the list of all items by age
@@ -215,7 +214,7 @@ func (w *waitTimes) deliver(node uint32) time.Duration {
 	return wait
 }
 
-// age returns how long the item of a node has been queued; 0 for node 0.
+// age returns the time since the item of a node was pushed; 0 for node 0.
 func (w *waitTimes) age(node uint32) time.Duration {
 	if node == 0 {
 		return 0
@@ -234,7 +233,7 @@ func (q *FairQueue[K, V]) Stats() Stats {
 	return s
 }
 
-// stats writes the numbers that the queue knows.
+// stats fills in the numbers of the queue.
 func (q *Queue[K, V]) stats(s *Stats) {
 	s.Len, s.Keys = q.len, q.active
 	s.CostQueued, s.CostServed = q.costs.queued, q.costs.served
@@ -243,11 +242,11 @@ func (q *Queue[K, V]) stats(s *Stats) {
 	}
 }
 
-// KeyStats returns n keys, those first that an order names; if there are fewer, all that have items
-// queued, or all that are counted. ByBacklog and ByOldest look at all keys, O(keys), some
-// nanoseconds for each, and hold the lock for some thousand of them at a time: a key whose backlog
-// changes meanwhile may be out of place. ByServed and ByRefused are O(Options.CountKeys · log
-// Options.CountKeys).
+// KeyStats returns the first n keys in an order, or all if there are fewer: ByBacklog and ByOldest
+// the keys that have items, ByServed and ByRefused the counted keys. ByBacklog and ByOldest are
+// O(keys), some nanoseconds for each, and hold the lock for a few thousand keys at a time: a key
+// whose backlog changes during the call may be out of place. ByServed and ByRefused are
+// O(Options.CountKeys · log Options.CountKeys).
 func (q *FairQueue[K, V]) KeyStats(n int, by KeyOrder) []KeyStat[K] {
 	var keys []K
 	if by >= ByServed {
@@ -271,8 +270,9 @@ func (q *FairQueue[K, V]) KeyStats(n int, by KeyOrder) []KeyStat[K] {
 	return stats
 }
 
-// first returns the n keys with the most items, or with the oldest. Whenever it has 2n candidates it
-// drops the half behind. After some thousand keys it calls a function that may change the queue.
+// first returns the n keys with the most items, or with the oldest item. Whenever it has 2n
+// candidates it drops the worse half. After every few thousand keys it calls pause, which may
+// change the queue.
 func (q *Queue[K, V]) first(n int, by KeyOrder, pause func()) []K {
 	type candidate struct {
 		key     K
@@ -319,11 +319,12 @@ func (q *FairQueue[K, V]) KeyStat(key K) KeyStat[K] {
 	stat := q.queue.keyStat(&k)
 	q.mu.Unlock()
 	c := q.counter.Of(key, time.Now())
-	stat.Weight, stat.Total, stat.Recent, stat.Missed = weight, Counts(c.Total), Counts(c.Recent), c.Missed
+	stat.Weight, stat.Missed = weight, c.Missed
+	stat.Total, stat.Recent = Counts(c.Total), Counts(c.Recent)
 	return stat
 }
 
-// keyStat returns the numbers of a key that the queue knows.
+// keyStat returns the numbers of a key in the queue.
 func (q *Queue[K, V]) keyStat(k *itemKey[K]) KeyStat[K] {
 	at := q.find(k)
 	if at.len() == 0 {

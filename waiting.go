@@ -9,15 +9,15 @@ import (
 	"github.com/fairq/fairq/internal/share"
 )
 
-// deferred is what a call has to do after it has released the lock: whatever runs code of the
-// user's, or wakes a goroutine. Such code may call the queue, and it may be slow. Most calls defer
-// nothing, or one thing, so the first victim and the first watch are not in a slice.
+// deferred is the work of a call for after it has released the lock: calls of the user's
+// functions, which may be slow and may call the queue, and wake-ups. Most calls defer nothing, or
+// one thing, so the first victim and the first watch are not in a slice.
 type deferred[K comparable, V any] struct {
 	woken       *waiter[K, V] // waiters to be woken, linked by next
-	hasVictim   bool          // victim was evicted, and OnEvict has not been called with it
+	hasVictim   bool          // victim was evicted, and OnEvict has not had it
 	victim      entry[K, V]
 	moreVictims []entry[K, V]  // further victims
-	due         *Watch[K, V]   // a watch whose function is to be called
+	due         *Watch[K, V]   // a watch whose function must be called
 	moreDue     []*Watch[K, V] // further ones
 }
 
@@ -27,7 +27,7 @@ type entry[K comparable, V any] struct {
 	item V
 }
 
-// wake defers waking a waiter that was taken out of its wait queue. err is what its call returns.
+// wake defers waking a waiter that was taken out of its wait queue. Its call returns err.
 func (d *deferred[K, V]) wake(w *waiter[K, V], err error) {
 	w.err, w.next, d.woken = err, d.woken, w
 }
@@ -41,7 +41,7 @@ func (d *deferred[K, V]) evict(key K, item V) {
 	}
 }
 
-// unlock releases the lock, and then does what was deferred.
+// unlock releases the lock, and then does the deferred work.
 func (q *FairQueue[K, V]) unlock(d *deferred[K, V]) {
 	q.mu.Unlock()
 	for w := d.woken; w != nil; {
@@ -58,9 +58,9 @@ func (q *FairQueue[K, V]) unlock(d *deferred[K, V]) {
 	}
 }
 
-// callUser calls the user's functions. If one of them panics, or ends the goroutine, the others
-// are called nevertheless: a victim is handed out nowhere else, and a watch that is due is
-// disarmed already, so nobody else would call its function.
+// callUser calls the user's functions. If one of them panics, or ends the goroutine, callUser
+// still calls the others: no other call hands out the victims, or knows the watches that are due,
+// because these are disarmed already.
 func (q *FairQueue[K, V]) callUser(d *deferred[K, V]) {
 	defer func() {
 		if d.hasVictim || d.due != nil {
@@ -84,7 +84,7 @@ func (q *FairQueue[K, V]) callUser(d *deferred[K, V]) {
 }
 
 // unlockWaiting is unlock for a call that has put w into a wait queue, and is about to wait. If a
-// function of the user's panics, the call ends here and nobody waits, so w leaves its queue.
+// function of the user's panics, the call ends here and does not wait, so w leaves its queue.
 func (q *FairQueue[K, V]) unlockWaiting(d *deferred[K, V], w *waiter[K, V]) {
 	returned := false
 	defer func() {
@@ -116,8 +116,9 @@ func (q *FairQueue[K, V]) rate(k *itemKey[K], item V) error {
 	return nil
 }
 
-// itemKeys is itemKey for several items, and returns how many have a valid weight and cost. For
-// neighbours with the same key it hashes and asks for the weight once.
+// itemKeys is itemKey for several items. It returns the number of items before the first
+// item with an invalid weight or cost. For neighbours with the same key it hashes and asks for the
+// weight once.
 func (q *FairQueue[K, V]) itemKeys(keys []itemKey[K], items []V) (n int, err error) {
 	for i, item := range items {
 		k := &keys[i]
@@ -137,7 +138,7 @@ func (q *FairQueue[K, V]) itemKeys(keys []itemKey[K], items []V) (n int, err err
 	return len(items), nil
 }
 
-// lock takes the lock, and reads the clock if the time of the call matters.
+// lock takes the lock, and reads the clock if the queue needs it.
 func (q *FairQueue[K, V]) lock() {
 	q.mu.Lock()
 	q.readClockLocked()
@@ -150,15 +151,15 @@ func (q *FairQueue[K, V]) readClockLocked() {
 	}
 }
 
-// canPushFastLocked tells whether pushing an item changes nothing but the queue: there is room for
-// any key, no consumer waits for the item, no producer waits for its key, no watch becomes due,
-// and the clock is not needed.
+// canPushFastLocked reports whether pushing an item changes only the queue: it has room for any
+// key, no consumer waits for the item, no producer waits for its key, no watch becomes due, and
+// the clock is not needed.
 func (q *FairQueue[K, V]) canPushFastLocked() bool {
 	return q.queue.Len() < q.fastLimit && q.consumers.len+q.keyBlocked.Len() == 0
 }
 
-// canPopFastLocked tells whether popping an item changes nothing but the queue: there is an item,
-// no producer waits, and the clock is not needed.
+// canPopFastLocked reports whether popping an item changes only the queue: it has an item, no
+// producer waits, and the clock is not needed.
 func (q *FairQueue[K, V]) canPopFastLocked() bool {
 	return q.queue.Len() > 0 && q.producers.Len()+q.keyBlocked.Len() == 0 && !q.needsClock
 }
@@ -174,8 +175,10 @@ func (q *FairQueue[K, V]) popAndUnlock() (item V, ok bool) {
 	return item, ok
 }
 
-// pushLocked queues an item if there is room for it, or can be made.
-func (q *FairQueue[K, V]) pushLocked(k *itemKey[K], item V, ticket *Ticket, d *deferred[K, V]) error {
+// pushLocked queues an item if there is room for it, or an eviction makes some.
+func (q *FairQueue[K, V]) pushLocked(
+	k *itemKey[K], item V, ticket *Ticket, d *deferred[K, V],
+) error {
 	at, err := q.makeRoomLocked(k, d)
 	if err != nil {
 		return q.refuseLocked(k, err)
@@ -188,7 +191,7 @@ func (q *FairQueue[K, V]) pushLocked(k *itemKey[K], item V, ticket *Ticket, d *d
 	return nil
 }
 
-// pushRunLocked queues items as long as canPushFastLocked says so, and returns how many.
+// pushRunLocked queues items while canPushFastLocked is true, and returns their number.
 func (q *FairQueue[K, V]) pushRunLocked(keys []itemKey[K], items []V) (n int) {
 	var at keyRef[K]
 	for n < len(keys) && q.canPushFastLocked() {
@@ -203,8 +206,7 @@ func (q *FairQueue[K, V]) pushRunLocked(keys []itemKey[K], items []V) (n int) {
 	return n
 }
 
-// refuseLocked returns what a push that does not wait returns for an error of makeRoomLocked, and
-// counts it.
+// refuseLocked counts a push that makeRoomLocked has refused with err, and returns its error.
 func (q *FairQueue[K, V]) refuseLocked(k *itemKey[K], err error) error {
 	if q.closed {
 		return err
@@ -217,15 +219,17 @@ func (q *FairQueue[K, V]) refuseLocked(k *itemKey[K], err error) error {
 	return &FullError{Len: q.queue.Len(), Limit: q.options.Capacity}
 }
 
-// makeRoomLocked makes sure that an item can be queued, and evicts another one if it must. It also
-// returns where the key is, so that it need not be looked up again. The error is ErrClosed, ErrFull
-// or ErrKeyFull.
-func (q *FairQueue[K, V]) makeRoomLocked(k *itemKey[K], d *deferred[K, V]) (at keyRef[K], err error) {
+// makeRoomLocked makes sure that an item can be queued, and evicts another one if it must. It
+// returns the place of the key, to save another look-up. The error is ErrClosed, ErrFull or
+// ErrKeyFull.
+func (q *FairQueue[K, V]) makeRoomLocked(
+	k *itemKey[K], d *deferred[K, V],
+) (at keyRef[K], err error) {
 	if q.closed {
 		return at, ErrClosed
 	}
 	if q.keyBlocked.Len() > 0 {
-		// The key's share may have grown since an item of it left last. Those who wait come first.
+		// The key's share may have grown since its last item left. Waiting producers come first.
 		q.itemLeftLocked(k, d)
 	}
 	at = q.queue.find(k)
@@ -239,12 +243,12 @@ func (q *FairQueue[K, V]) makeRoomLocked(k *itemKey[K], d *deferred[K, V]) (at k
 		return at, ErrFull
 	}
 	if q.evictLocked(at, d); at.len() == 0 {
-		at = q.queue.find(k) // it may have evicted its only item, or be idle, and so be forgotten
+		at = q.queue.find(k) // evicting its only item, or being idle, may have removed the key
 	}
 	return at, nil
 }
 
-// evictLocked evicts an item to make room for one of the given key. Only EvictOldest looks at that.
+// evictLocked evicts an item to make room for one of the given key, which matters to EvictOldest.
 func (q *FairQueue[K, V]) evictLocked(at keyRef[K], d *deferred[K, V]) {
 	victim, item := q.queue.evict(at, q.options.WhenFull == EvictOldest)
 	d.evict(victim.key, item)
@@ -255,15 +259,15 @@ func (q *FairQueue[K, V]) evictLocked(at keyRef[K], d *deferred[K, V]) {
 	}
 }
 
-// insertLocked queues an item that there is room for.
+// insertLocked queues an item, for which there must be room.
 func (q *FairQueue[K, V]) insertLocked(at keyRef[K], k *itemKey[K], item V) (node uint32) {
 	q.counts.Pushed++
 	return q.queue.pushTo(at, k, item)
 }
 
-// handOverLocked is called after an item was queued. It hands it to the first consumer who waits:
-// consumers wait only while the queue is empty, so this is the only item. What was evicted for it
-// may have unblocked a producer, who with EvictOldest need not wait for room.
+// handOverLocked is called after an item was queued. It hands the item to the first waiting
+// consumer: consumers wait only while the queue is empty, so this is the only item. The eviction
+// of another item may have unblocked a producer, which with EvictOldest need not wait for room.
 func (q *FairQueue[K, V]) handOverLocked(d *deferred[K, V]) {
 	if q.consumers.len > 0 {
 		w := q.consumers.pop()
@@ -276,10 +280,11 @@ func (q *FairQueue[K, V]) handOverLocked(d *deferred[K, V]) {
 	q.disarmDueLocked(d)
 }
 
-// passOnAndUnlock gives an item to the first consumer who waits, and releases the lock. The item is
-// not queued, which would come to the same: the queue is empty, so it has room for any key, no
-// producer waits, and the item would be the next one. That is not so if an item leaves something
-// behind: a key that was served in this round, what it has cost, a time, a count by key.
+// passOnAndUnlock gives an item to the first waiting consumer without queueing it, and releases
+// the lock. Queueing it would have the same result: the queue is empty, so it has room for any
+// key, no producer waits, and the item would be the next one. That is false if an item leaves a
+// trace: a key that was served in this round, a cost, a time, a count by key. Then passesOn is
+// false.
 func (q *FairQueue[K, V]) passOnAndUnlock(item V) {
 	q.counts.Pushed++
 	q.counts.Popped++
@@ -301,7 +306,7 @@ func (q *FairQueue[K, V]) popLocked(d *deferred[K, V]) V {
 	return item
 }
 
-// countLocked counts an event of a key, if that is wanted.
+// countLocked counts an event of a key, if the queue counts by key.
 func (q *FairQueue[K, V]) countLocked(key K, c keycount.Counts) {
 	if q.counter != nil {
 		q.counter.Add(key, c, q.now)
@@ -309,7 +314,7 @@ func (q *FairQueue[K, V]) countLocked(key K, c keycount.Counts) {
 }
 
 // itemLeftLocked is called after an item of a key has left. It lets producers use the room. Each
-// item that they queue makes the key's share smaller, so it is looked at again for each.
+// item that they queue makes the key's share smaller, so each iteration computes the share again.
 func (q *FairQueue[K, V]) itemLeftLocked(k *itemKey[K], d *deferred[K, V]) {
 	for q.unblockLocked(k) {
 		q.admitLocked(d)
@@ -317,10 +322,10 @@ func (q *FairQueue[K, V]) itemLeftLocked(k *itemKey[K], d *deferred[K, V]) {
 	q.admitLocked(d)
 }
 
-// unblockLocked moves the first producer who waits for a key to those who wait for room, if the
-// key has room for one more. It is called whenever an item of the key, or a producer of the key,
-// leaves: by invariant 3 of FairQueue there is such an item or producer as long as one waits for
-// the key, so nobody waits for ever.
+// unblockLocked moves the first producer that waits for a key to the producers that wait for room,
+// if the key has room for one more. It is called whenever an item or a producer of the key leaves.
+// By invariant 3 of FairQueue there is such an item or producer while a producer waits for the
+// key, so no producer waits forever.
 func (q *FairQueue[K, V]) unblockLocked(k *itemKey[K]) bool {
 	at := q.keyBlocked.find(k)
 	if at.len() == 0 {
@@ -336,7 +341,7 @@ func (q *FairQueue[K, V]) unblockLocked(k *itemKey[K]) bool {
 }
 
 // keyLimitLocked returns how many items of a key the queue may hold now, at least 1. With
-// RejectOverShare that depends on how many places are free: see docs/design.md, "Fair when full".
+// RejectOverShare that depends on the number of free places: see docs/design.md, "Fair when full".
 func (q *FairQueue[K, V]) keyLimitLocked(k *itemKey[K]) int {
 	limit := q.options.KeyCapacity
 	if q.options.WhenFull == RejectOverShare {
@@ -345,18 +350,19 @@ func (q *FairQueue[K, V]) keyLimitLocked(k *itemKey[K]) int {
 	return limit
 }
 
-// keyHasRoomLocked tells whether a key has room for one more item, beside those that it has queued
-// and those of its producers who wait for room.
+// keyHasRoomLocked reports whether a key has room for one more item, beside its queued items and
+// those of its producers that wait for room.
 func (q *FairQueue[K, V]) keyHasRoomLocked(k *itemKey[K]) bool {
 	limit := q.keyLimitLocked(k)
 	return limit == q.options.Capacity || limit > q.queue.find(k).len()+q.producers.find(k).len()
 }
 
-// admitLocked queues the items of producers who wait for room, in fair order, as long as there is
-// room or EvictOldest makes some. One whose key is full by now waits for its key instead, and does
-// not hold up the others.
+// admitLocked queues the items of producers that wait for room, in fair order, while there is room
+// or EvictOldest makes some. A producer whose key has become full waits for its key instead, and
+// does not hold up the others.
 func (q *FairQueue[K, V]) admitLocked(d *deferred[K, V]) {
-	for q.producers.Len() > 0 && (q.queue.Len() < q.options.Capacity || q.options.WhenFull == EvictOldest) {
+	for q.producers.Len() > 0 &&
+		(q.queue.Len() < q.options.Capacity || q.options.WhenFull == EvictOldest) {
 		w := q.producers.pop().(*waiter[K, V])
 		at := q.queue.find(&w.itemKey)
 		if at.len() >= q.keyLimitLocked(&w.itemKey) {
@@ -378,10 +384,12 @@ func (q *FairQueue[K, V]) enqueueLocked(waitQueue *Queue[K, any], w *waiter[K, V
 	w.ticket = waitQueue.issue(waitQueue.push(&w.itemKey, w))
 }
 
-// await waits until w is woken. If ctx is done first it takes w out of its wait queue. Both can
-// happen at the same moment: who finds w in its queue, under the lock, has won. So an item that
-// was handed over stays handed over.
-func (q *FairQueue[K, V]) await(ctx context.Context, done <-chan struct{}, w *waiter[K, V]) (item V, err error) {
+// await waits until w is woken. If ctx is done first, it takes w out of its wait queue. Both can
+// happen at the same moment: the goroutine that finds w in its queue, under the lock, has won. So
+// an item that was handed over stays handed over.
+func (q *FairQueue[K, V]) await(
+	ctx context.Context, done <-chan struct{}, w *waiter[K, V],
+) (item V, err error) {
 	if done == nil { // a select takes twice as long
 		<-w.ready
 	} else {
@@ -392,7 +400,7 @@ func (q *FairQueue[K, V]) await(ctx context.Context, done <-chan struct{}, w *wa
 				w.err = ctx.Err()
 				break
 			}
-			<-w.ready // somebody else has taken it out, and sends without waiting for anything
+			<-w.ready // another goroutine has taken it out, and sends without waiting
 		}
 	}
 	item, err = w.item, w.err
@@ -401,7 +409,8 @@ func (q *FairQueue[K, V]) await(ctx context.Context, done <-chan struct{}, w *wa
 	return item, err
 }
 
-// withdraw takes a waiter out of its wait queue. It returns false if somebody else has done so.
+// withdraw takes a waiter out of its wait queue. It returns false if another goroutine has done
+// so.
 func (q *FairQueue[K, V]) withdraw(w *waiter[K, V]) (ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

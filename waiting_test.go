@@ -138,7 +138,7 @@ func TestPushWaitKeyCapacity(t *testing.T) {
 		require.NoError(t, <-a5)
 		require.Equal(t, []string{"B7", "A4", "A5"}, q.Drain())
 
-		// One whose key is full again when its turn comes lets the others pass.
+		// A producer whose key is full again when its turn comes lets the others pass.
 		require.NoError(t, <-push(t.Context(), "A1"))
 		require.NoError(t, <-push(t.Context(), "B2"))
 		require.NoError(t, <-push(t.Context(), "C3"))
@@ -165,8 +165,8 @@ func TestPushWaitKeyCapacity(t *testing.T) {
 	})
 }
 
-// Producers of one key are admitted in the order in which they came, wherever they wait, and those
-// who cannot be admitted do not make a Pop slow.
+// Producers of one key are admitted in the order of their calls, wherever they wait. Producers
+// that cannot be admitted do not make a Pop slow.
 func TestPushWaitOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := fairq.New(letter, &options{Capacity: 4, KeyCapacity: 2})

@@ -6,26 +6,25 @@ import (
 	"github.com/fairq/fairq/internal/share"
 )
 
-// Watch has a function called when a queue has so much to do, for those who run workers only while
-// they are needed: nobody has to wait in PopWait. [FairQueue.Watch] makes one. All methods may be
-// called at any time by any goroutine, also by the function.
+// Watch calls a function when a queue has a number of items, so that a program can start workers
+// when they are needed and none has to wait in PopWait. [FairQueue.Watch] makes one. All methods
+// are safe for concurrent use, and the function may call them.
 type Watch[K comparable, V any] struct {
 	queue *FairQueue[K, V]
 	f     func()
-	level int // 0 means that it is not armed; protected by queue.mu
+	level int // 0 if it is not armed; protected by queue.mu
 }
 
-// Watch returns a Watch that is not armed yet. Its function is called in the goroutine of the push
-// that makes it due, after the lock is released. It delays that push, so it should be quick. If it
-// panics, the push has been made nevertheless; but a PushWait that would have to wait gives up.
+// Watch returns a Watch that is not armed yet. The push that makes it due calls its function,
+// after it has released the lock. The function delays that push, so it should be quick. If the
+// function panics, the item is queued, unless it is that of a PushWait that would have to wait.
 func (q *FairQueue[K, V]) Watch(f func()) *Watch[K, V] {
 	return &Watch[K, V]{queue: q, f: f}
 }
 
-// Arm has the function called, once, as soon as n items, at least 1, are queued or wait in
-// PushWait, or the queue is closed. If that is so already, it returns false instead, and the watch
-// is not armed. Arming it again replaces n. Items that are handed to a waiting consumer are never
-// queued.
+// Arm makes the watch call its function, once, as soon as n items, at least 1, are queued or wait
+// in PushWait, or the queue is closed. If that is so already, Arm returns false, and the watch is
+// not armed. Arming it again replaces n. Items that are handed to a waiting consumer do not count.
 func (w *Watch[K, V]) Arm(n int) (armed bool) {
 	q := w.queue
 	q.mu.Lock()
@@ -40,7 +39,7 @@ func (w *Watch[K, V]) Arm(n int) (armed bool) {
 	return true
 }
 
-// Disarm takes back Arm. The function may be running, or about to be called, nevertheless.
+// Disarm undoes Arm. The function may still be running, or about to be called.
 func (w *Watch[K, V]) Disarm() {
 	w.queue.mu.Lock()
 	defer w.queue.mu.Unlock()
@@ -60,8 +59,8 @@ func (q *FairQueue[K, V]) demandLocked() int {
 	return q.queue.Len() + q.producers.Len() + q.keyBlocked.Len()
 }
 
-// setFastLimitLocked computes fastLimit. It is called whenever what it depends on has changed. A
-// queue that has fewer items has room for every key, and the push makes no watch due.
+// setFastLimitLocked computes fastLimit. It is called whenever closed or the watches have changed.
+// A queue with fewer items has room for every key, and the push makes no watch due.
 func (q *FairQueue[K, V]) setFastLimitLocked() {
 	q.fastLimit = 0
 	if q.options.KeyCapacity == q.options.Capacity && !q.options.TrackWait && !q.closed {
@@ -76,7 +75,7 @@ func (q *FairQueue[K, V]) setFastLimitLocked() {
 }
 
 // disarmDueLocked disarms the watches that are due, and defers the calls of their functions. It is
-// called after everything that can increase the demand.
+// called after every change that can increase the demand.
 func (q *FairQueue[K, V]) disarmDueLocked(d *deferred[K, V]) {
 	for i := len(q.watches) - 1; i >= 0; i-- {
 		w := q.watches[i]

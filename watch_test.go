@@ -16,7 +16,7 @@ import (
 	"github.com/fairq/fairq"
 )
 
-// watched is a queue with watches, and what is known of these: at which demand each is due.
+// watched is a queue with watches, and the demand at which each is due.
 type watched struct {
 	*testing.T
 	rand    *rand.Rand
@@ -185,7 +185,7 @@ func (w *watched) check() {
 	}
 }
 
-// A consumer that only looks when it is told gets everything.
+// A consumer that only looks when a watch calls gets everything.
 func TestWatchLosesNothing(t *testing.T) {
 	for level := 1; level <= 6; level++ {
 		const producers, items = 4, 3000
@@ -210,7 +210,7 @@ func TestWatchLosesNothing(t *testing.T) {
 		var calls, armed atomic.Int32
 		w := q.Watch(func() {
 			calls.Add(1)
-			told <- struct{}{} // there is room, for it is called once only
+			told <- struct{}{} // there is room, because it is called only once
 		})
 		var got [items]int
 		for left := items; left > 0; {
