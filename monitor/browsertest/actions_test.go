@@ -48,7 +48,7 @@ func (p *tab) click(name string) {
 // ready waits until the page shows n ready tasks.
 func (p *tab) ready(n int) {
 	p.Helper()
-	p.until(fmt.Sprintf(`document.querySelector("#numbers dd").textContent === "%d"`, n))
+	p.until(fmt.Sprintf(`document.querySelector("#numbers dd")?.textContent === "%d"`, n))
 }
 
 // is waits until the page shows the outcome of an action.
