@@ -1,8 +1,8 @@
-// Package driver is what a store of tasks implements. Programs use package task, whose names for
-// most of what is here are aliases; this package is for those who write a [Store].
+// Package driver is the interface between package task and a store of tasks. It is for authors of
+// a [Store]. Programs use package task, which has aliases for most of the types here.
 //
 // A Store opens queues. For each open queue it returns a [Backend], on which a task.Queue makes
-// its calls, and is given a [Notifier], by which the Backend says what happens.
-// docs/stores.md says who does what, and the package task/storetest tells whether a Store
-// keeps what package task promises.
+// its calls, and gets a [Notifier], to which the Backend reports events. docs/stores.md describes
+// the division of work, and package task/storetest checks that a Store keeps the promises of
+// package task.
 package driver

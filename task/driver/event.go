@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// EventType says what happened to a task.
+// EventType is the type of an Event.
 type EventType uint8
 
 // The events.
@@ -15,21 +15,22 @@ const (
 	EventAck               // it is done, and gone
 	EventRelease           // it was handed back: it is ready or delayed, or EventBury follows
 	EventBury              // it is buried
-	EventKick              // it was buried, and is not any more
-	EventDelete            // it was deleted, discarded, truncated, or cancelled with its group, and is gone
-	EventTTL               // its time to live or its deadline has ended, and it is gone
+	EventKick              // it was buried, and is ready
+	EventDelete            // it was deleted, discarded or cancelled with its group, and is gone
+	EventTTL               // its time to live or its deadline is over, and it is gone
 	EventTTR               // its lease ran out: it is ready, or EventBury follows
 	EventTouch             // its lease was extended
-	EventDelay             // its delay has ended, and it is ready
-	EventStart             // its group does not hold it any more
+	EventDelay             // its delay is over, and it is ready
+	EventStart             // its group holds it no longer
 	EventEvict             // it made room for another one, and is gone
 	EventResume            // its consumer was resumed, and holds it by another lease
 	EventCancel            // its group was cancelled while it is taken; its lease goes on
 )
 
 var eventNames = [...]string{
-	EventPut: "put", EventTake: "take", EventAck: "ack", EventRelease: "release", EventBury: "bury", EventKick: "kick",
-	EventDelete: "delete", EventTTL: "ttl", EventTTR: "ttr", EventTouch: "touch", EventDelay: "delay", EventStart: "start",
+	EventPut: "put", EventTake: "take", EventAck: "ack", EventRelease: "release",
+	EventBury: "bury", EventKick: "kick", EventDelete: "delete", EventTTL: "ttl",
+	EventTTR: "ttr", EventTouch: "touch", EventDelay: "delay", EventStart: "start",
 	EventEvict: "evict", EventResume: "resume", EventCancel: "cancel",
 }
 

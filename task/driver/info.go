@@ -14,33 +14,36 @@ const (
 	// MaxDuration is the longest delay, time to live and time to run: a hundred years.
 	MaxDuration = 100 * 365 * 24 * time.Hour
 
-	// MaxBatch is how many tasks TakeBatch takes at most.
+	// MaxBatch is the greatest number of tasks that TakeBatch takes.
 	MaxBatch = 1000
 
-	// MaxName is the length in bytes of a queue's name and of a task's key, kind, unique key and
-	// group.
+	// MaxName is the greatest length in bytes of a queue's name and of a task's key, kind, unique
+	// key and group.
 	MaxName = 1 << 10
 
-	// MaxMetadata is the length in bytes of a task's metadata, all names and values together.
+	// MaxMetadata is the greatest length in bytes of a task's metadata, all names and values
+	// together.
 	MaxMetadata = 1 << 13
 )
 
-// ID names a task within its queue. No two tasks of a queue ever have the same; 0 is none.
+// ID identifies a task within its queue. No two tasks of a queue ever have the same ID; 0 is none.
 type ID uint64
 
-// State is where a task is in its life.
+// State is the state of a task in its life cycle.
 type State uint8
 
-// The states. A task that is done, discarded, deleted, evicted or expired is in none: it is gone.
+// The states. A task that is done, discarded, deleted, evicted or expired has none: it is gone.
 const (
 	Ready   State = iota + 1 // it can be taken
 	Delayed                  // it will be ready at Info.Until
 	Taken                    // a consumer holds it
-	Buried                   // it failed for good, and stays until somebody kicks or deletes it
+	Buried                   // it failed for good, and stays until it is kicked or deleted
 	Held                     // it waits for its group
 )
 
-var stateNames = [...]string{Ready: "ready", Delayed: "delayed", Taken: "taken", Buried: "buried", Held: "held"}
+var stateNames = [...]string{
+	Ready: "ready", Delayed: "delayed", Taken: "taken", Buried: "buried", Held: "held",
+}
 
 // String returns the state's name in lower case.
 func (s State) String() string {
@@ -50,7 +53,7 @@ func (s State) String() string {
 	return "State(" + strconv.Itoa(int(s)) + ")"
 }
 
-// Role is what a task is in its group.
+// Role is the role of a task in its group.
 type Role uint8
 
 var roleNames = [...]string{Member: "Member", AtEnd: "AtEnd", AtAbort: "AtAbort"}
@@ -67,7 +70,7 @@ func (r Role) String() string {
 const (
 	Member  Role = iota // it is ready when the group is started
 	AtEnd               // it is ready when the group was started and all members are gone
-	AtAbort             // it is ready when the group was cancelled and no member is running any more
+	AtAbort             // it is ready when the group was cancelled and no member runs
 )
 
 // Info is a task.Info: see its fields.
@@ -129,13 +132,14 @@ type Stats struct {
 	Conflicts   uint64
 }
 
-// KeyStat tells how one key of a queue is doing.
+// KeyStat has the numbers of one key of a queue.
 type KeyStat struct {
 	Key                                 string
 	Ready, Delayed, Taken, Buried, Held int
 	Paused                              bool
-	WaitsUntil                          time.Time // the end of what HoldKey began; zero if the key does not wait
-	Oldest                              time.Time // when the first one that is ready or delayed was put; zero if none is
+
+	WaitsUntil time.Time // the end of its wait; zero if the key does not wait
+	Oldest     time.Time // the first put of its ready and delayed tasks; zero without any
 }
 
 // Len returns the number of the key's tasks in all states.
@@ -158,12 +162,12 @@ type Filter struct {
 	Kinds       []string
 }
 
-// Passes tells whether the filter passes a task, if its Kinds are in order.
+// Passes reports whether the filter passes a task. Its Kinds must be in order.
 func (f *Filter) Passes(priority int, kind string) bool {
 	return (f.MaxPriority == nil || priority <= *f.MaxPriority) && f.PassesKind(kind)
 }
 
-// PassesKind tells whether the filter passes tasks of a kind, if its Kinds are in order.
+// PassesKind reports whether the filter passes tasks of a kind. Its Kinds must be in order.
 func (f *Filter) PassesKind(kind string) bool {
 	if f.Kinds == nil {
 		return true

@@ -7,81 +7,79 @@ import (
 	"time"
 )
 
-// Notifier is what a [Backend] tells a task.Queue by what happens. None of its methods waits for
-// anything or runs code of the user's, so they may be called with a lock held, as long as no call
-// of a Backend needs that lock to return from a Notifier. The order of calls is the order in which
-// the Queue takes things to have happened. They may be called by any goroutine at any time, also
-// before Open returns.
+// Notifier receives the reports of a [Backend] for a task.Queue. Its methods do not wait and run
+// no code of the user's, so a Backend may call them with a lock held, unless a call of the Backend
+// needs that lock to return from a Notifier. The Queue takes the order of the calls for the order
+// of events. All methods are safe for concurrent use, even before Open returns.
 type Notifier interface {
-	// InMemory is called by a Store in Open, if it keeps queues in the memory of this process: its
-	// calls take next to no time, and payloads stay what they are, for the Queue does not encode
-	// them. It returns their type, on which all that have the queue open must agree.
+	// InMemory is called in Open by a Store that keeps queues in the memory of this process. Its
+	// calls are fast, and the Queue does not encode payloads for it. InMemory returns the type of
+	// the payloads, which must be the same for all that have the queue open.
 	InMemory() reflect.Type
 
-	// Ready says that one more task can be taken, of that priority and kind.
+	// Ready reports that one more task of that priority and kind can be taken.
 	Ready(priority int, kind string)
 
-	// Look says that there may be any number of tasks that can be taken, and any room, that were
-	// not there before.
+	// Look reports that there may be any number of new tasks that can be taken, and any new room.
 	Look()
 
-	// Room says that a task of that key is gone.
+	// Room reports that a task of that key is gone.
 	Room(key string)
 
-	// Admit puts the tasks of those who wait for room as long as there is some. A Store in memory
-	// calls it before it gives up its lock, if it has called Room since it has it; put is PutOne
-	// for one who has the lock. Other Stores need not: there those who wait call PutOne.
+	// Admit puts the tasks of callers that wait for room, while there is room. A Store in memory
+	// that has called Room calls Admit before it releases its lock; put is PutOne with the lock
+	// held. Other Stores need not call it: there the waiting callers call PutOne.
 	Admit(put func(context.Context, New) (ID, *Record, error))
 
-	// Event says what happened to a task, for those who observe the queue. Lease must be set if
-	// one has ended by it, and for EventCancel. A Backend may leave out what was done by other
-	// processes, but not the end of a lease that a consumer of this Queue held (EventDelete if the
-	// task is gone by the time it sees that), nor EventCancel if one holds it.
+	// Event reports an event of a task to the observers of the queue. Lease must be set if the event
+	// has ended one, and for EventCancel. A Backend may leave out events of other processes, except
+	// the end of a lease that a consumer of this Queue held (EventDelete if the task is already
+	// gone) and the EventCancel of a task that such a consumer holds.
 	Event(e Event)
 
-	// Interest tells who wants to know what happens. It is the same each time.
+	// Interest returns the numbers of listeners and waiters. It is the same each time.
 	Interest() *Interest
 
-	// Awaited returns the tasks whose end somebody waits for, nil if there are none.
+	// Awaited returns the tasks for whose end callers wait, nil if there are none.
 	Awaited() []ID
 
-	// Ended says how a task with a unique key ended; see Outcome.
+	// Ended reports the end of a task with a unique key; see Outcome.
 	Ended(id ID, err error)
 
-	// LearnedCost returns what a task of that key costs as far as is known, 0 if costs are not
-	// learned. A Store in memory asks when it gives a turn for a task whose New.Learned is set.
+	// LearnedCost returns the learned cost of a task of that key, 0 if costs are not learned. A
+	// Store in memory asks when it gives a turn to a task whose New.Learned is set.
 	LearnedCost(key string) int64
 
-	// WantsExpired tells whether Expired does anything. If it does not, a Backend need not call
-	// it, nor read what it would tell.
+	// WantsExpired reports whether Expired has an effect. If not, a Backend need not call it, nor
+	// read the tasks for it.
 	WantsExpired() bool
 
-	// Expired says that a task is gone because its time to live or its deadline has ended, in
-	// whatever state. Each such task must be told to one Queue only, of all that have the queue
-	// open: by a Store in memory to the first one that was opened of those that want it, by a
-	// Store that several processes share to one in the process that removes the task. The order of
-	// calls is that in which the tasks have expired.
+	// Expired reports that a task, in any state, is gone because its time to live or its deadline is
+	// over. A Store must report each such task to one Queue only: a Store in memory to the first
+	// opened Queue that wants it, a shared Store to a Queue in the process that removes the task.
+	// The order of calls is the order in which the tasks have expired.
 	Expired(r Record)
 
-	// Dropped says that the queue was dropped.
+	// Dropped reports that the queue was dropped.
 	Dropped()
 
-	// Due says that Backend.Tick must be called at that time, if not sooner.
+	// Due makes the Queue call Backend.Tick at that time, or earlier.
 	Due(at time.Time)
 }
 
-// Interest is who wants to know what happens to a queue. It is not a matter of methods of a
-// [Notifier], because a Store in memory looks at it in each call.
+// Interest has the numbers of listeners and waiters of a queue. They are fields, and not methods
+// of a [Notifier], because a Store in memory reads them in each call.
 type Interest struct {
-	Listening atomic.Int32 // how many want Event to be called; see Listens
-	Waiting   atomic.Int32 // how many wait for something; see Waits
+	Listening atomic.Int32 // listeners for Event; see Listens
+	Waiting   atomic.Int32 // callers that wait; see Waits
 }
 
-// Listens tells whether Notifier.Event does anything. If it does not, a Backend need not call it,
-// nor find out what it would tell.
+// Listens reports whether Notifier.Event has an effect. If not, a Backend need not call it, nor
+// find out what happened.
 func (i *Interest) Listens() bool { return i.Listening.Load() > 0 }
 
-// Waits tells whether somebody waits for something that another process might do: a Backend need
-// not look for it otherwise, but for what Event must tell if Listens is true, nor call Ready, Look
-// and Room. Who begins to wait calls a method of the Backend after that is so.
+// Waits reports whether a caller waits for a change that another process might make. If not, a
+// Backend need not look for such changes, except for the events that Event must report if Listens
+// is true, nor call Ready, Look and Room. A caller that begins to wait calls a method of the
+// Backend after Waits has become true.
 func (i *Interest) Waits() bool { return i.Waiting.Load() > 0 }

@@ -2,7 +2,7 @@ package driver
 
 import "time"
 
-// Record is a task as a Store tells about it: what [Info] does in less memory, and the payload.
+// Record is a task as a Store returns it: the fields of [Info] in less memory, and the payload.
 type Record struct {
 	ID       ID
 	Key      string
@@ -10,35 +10,36 @@ type Record struct {
 	Priority int
 	Attempts int
 	Payload  any    // as it was put
-	Consumer string // who holds it, if it is taken
+	Consumer string // that holds it, if it is taken
 	Details
 }
 
-// Details is what few ask for of a task. Times are in nanoseconds since 1970, and 0 is none.
+// Details has the fields that few callers read. Times are in nanoseconds since 1970, and 0 is
+// none.
 type Details struct {
 	Lease       uint64 // its number; 0 if the task is not taken
 	Created     int64
 	ReadyAt     int64
 	Until       int64
-	Expires     int64 // 0 also if the deadline is when it expires
+	Expires     int64 // 0 even if the task expires at its deadline
 	TTR         time.Duration
 	Cost        int64
 	MaxAttempts int32
 	State       State
-	Rare        *Rare // nil if there is nothing in it; it never changes
+	Rare        *Rare // nil if all its fields are zero; it never changes
 }
 
-// Rare is what few tasks have.
+// Rare has the fields that few tasks have.
 type Rare struct {
 	UniqueKey string
 	Group     string
 	Role      Role
 	Deadline  time.Time
 	Err       *Error
-	Metadata  map[string]string // nobody else has this map
+	Metadata  map[string]string // that no other code has
 }
 
-// Attempt is a task that was just taken, as TakeOne tells about it: it is small.
+// Attempt is a task that was just taken, as TakeOne returns it: it is small.
 type Attempt struct {
 	ID       ID
 	Key      string
@@ -51,31 +52,33 @@ type Attempt struct {
 	More     *Details // nil if the task is plain; it never changes
 }
 
-// Attempt returns what is told of the task where it was just taken.
+// Attempt returns the Attempt of a task that was just taken.
 func (r *Record) Attempt() Attempt {
 	a := Attempt{r.ID, r.Key, r.Kind, r.Priority, r.Attempts, r.Payload, r.Lease, r.Created, nil}
-	// As a rule it is plain: no option was set, and it was ready at once.
-	if r.ReadyAt != r.Created || r.Until|r.Expires|int64(r.TTR)|int64(r.MaxAttempts) != 0 || r.Cost != 1 || r.Rare != nil {
+	// Most tasks are plain: no option was set, and they were ready at once.
+	if r.ReadyAt != r.Created || r.Cost != 1 || r.Rare != nil ||
+		r.Until|r.Expires|int64(r.TTR)|int64(r.MaxAttempts) != 0 {
 		a.More = new(r.Details)
 	}
 	return a
 }
 
-// Info returns all that there is to know of the task besides its payload.
+// Info returns the task without its payload.
 func (r *Record) Info() Info {
 	i := Info{
-		ID: r.ID, Key: r.Key, Kind: r.Kind, State: r.State, Priority: r.Priority, Cost: r.Cost, Attempts: r.Attempts,
-		MaxAttempts: int(r.MaxAttempts), TTR: r.TTR, Created: timeOf(r.Created), ReadyAt: timeOf(r.ReadyAt),
+		ID: r.ID, Key: r.Key, Kind: r.Kind, State: r.State, Priority: r.Priority, Cost: r.Cost,
+		Attempts: r.Attempts, MaxAttempts: int(r.MaxAttempts), TTR: r.TTR,
+		Created: timeOf(r.Created), ReadyAt: timeOf(r.ReadyAt),
 		Until: timeOf(r.Until), Expires: r.ExpiresAt(), Consumer: r.Consumer,
 	}
 	if rare := r.Rare; rare != nil {
-		i.UniqueKey, i.Group, i.Role, i.Deadline, i.Err = rare.UniqueKey, rare.Group, rare.Role, rare.Deadline, rare.Err
-		i.Metadata = rare.Metadata
+		i.UniqueKey, i.Group, i.Role = rare.UniqueKey, rare.Group, rare.Role
+		i.Deadline, i.Err, i.Metadata = rare.Deadline, rare.Err, rare.Metadata
 	}
 	return i
 }
 
-// ExpiresAt returns when the task is of no use any more, the zero Time for never.
+// ExpiresAt returns the time at which the task expires, the zero Time for never.
 func (d *Details) ExpiresAt() time.Time {
 	if d.Expires == 0 && d.Rare != nil {
 		return d.Rare.Deadline
@@ -83,13 +86,14 @@ func (d *Details) ExpiresAt() time.Time {
 	return timeOf(d.Expires)
 }
 
-// RecordOf returns the Record of a task that nobody has taken.
+// RecordOf returns the Record of a task that is not taken.
 func RecordOf(i *Info) Record {
 	r := Record{
-		ID: i.ID, Key: i.Key, Kind: i.Kind, Priority: i.Priority, Attempts: i.Attempts, Consumer: i.Consumer,
+		ID: i.ID, Key: i.Key, Kind: i.Kind, Priority: i.Priority, Attempts: i.Attempts,
+		Consumer: i.Consumer,
 		Details: Details{
-			Created: Nanos(i.Created), ReadyAt: Nanos(i.ReadyAt), Until: Nanos(i.Until), TTR: i.TTR, Cost: i.Cost,
-			MaxAttempts: int32(i.MaxAttempts), State: i.State,
+			Created: Nanos(i.Created), ReadyAt: Nanos(i.ReadyAt), Until: Nanos(i.Until),
+			TTR: i.TTR, Cost: i.Cost, MaxAttempts: int32(i.MaxAttempts), State: i.State,
 			Rare: &Rare{i.UniqueKey, i.Group, i.Role, i.Deadline, i.Err, i.Metadata},
 		},
 	}
@@ -99,7 +103,7 @@ func RecordOf(i *Info) Record {
 	return r
 }
 
-// Nanos returns a time as it is in a Record.
+// Nanos returns a time in the form of a Record.
 func Nanos(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
