@@ -277,7 +277,7 @@ func (l *sample) keyCount() int {
 }
 
 func noAnswer(d time.Duration, err string) string {
-	text := "no answer since " + span(d)
+	text := "no answer for " + span(d)
 	if err != "" {
 		text += ": " + err
 	}

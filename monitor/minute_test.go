@@ -199,7 +199,7 @@ func TestAway(t *testing.T) {
 		require.Equal(t, "away", list()[0]["state"])
 		time.Sleep(12*time.Second - 200*time.Millisecond)
 		all := list()
-		require.Equal(t, []any{"no answer since 12 s"}, all[0]["alerts"])
+		require.Equal(t, []any{"no answer for 12 s"}, all[0]["alerts"])
 		require.Equal(t, "open", all[1]["state"])
 		s.err = errors.New("database is locked")
 		time.Sleep(2 * time.Second)
@@ -207,13 +207,26 @@ func TestAway(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		all = list()
 		require.Equal(t, "away", all[1]["state"])
-		require.Equal(t, []any{"no answer since 30 s: database is locked"}, all[1]["alerts"])
+		require.Equal(t, []any{"no answer for 30 s: database is locked"}, all[1]["alerts"])
 		s.err = nil
 		time.Sleep(2 * time.Second)
 		all = list()
 		require.Equal(t, "open", all[1]["state"])
 		require.Empty(t, all[1]["alerts"])
-		time.Sleep(time.Hour)
+
+		// A source that is away makes no gaps in the charts of others.
+		ctx, cancel := context.WithCancel(t.Context())
+		go m.Run(ctx)
+		time.Sleep(10 * time.Minute)
+		cancel()
+		points := rows(t, m, "/v1/queues/fast/history", "points")
+		require.Greater(t, len(points), 60)
+		for i, p := range points[len(points)-60:] {
+			at, err := time.Parse(time.RFC3339Nano, p["at"].(string))
+			require.NoError(t, err)
+			require.LessOrEqual(t, time.Since(at), time.Duration(60-i)*10*time.Second)
+		}
+		time.Sleep(2 * time.Hour)
 	})
 }
 

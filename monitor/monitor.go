@@ -139,7 +139,9 @@ func (m *Monitor) Show(sources ...*Source) {
 // the last hour. Without it a Monitor knows only what was looked at.
 func (m *Monitor) Run(ctx context.Context) {
 	for ctx.Err() == nil {
-		m.look(ctx, momentStep)
+		for _, s := range *m.sources.Load() {
+			s.begin() // and does not wait, so one that is away makes no gaps in the charts of others
+		}
 		select {
 		case <-time.After(momentStep):
 		case <-ctx.Done():

@@ -3,6 +3,7 @@ package monitor
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -198,6 +199,9 @@ func (s *Source) look() {
 	defer cancel()
 	at := time.Now()
 	l, err := s.try(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("a look takes longer than %v", lookTimeout)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l.Name, l.Kind, l.At = s.name, s.kind, at

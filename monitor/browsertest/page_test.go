@@ -2,11 +2,13 @@ package browsertest
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -20,6 +22,7 @@ import (
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/monitor"
 	"github.com/fairq/fairq/pool"
+	"github.com/fairq/fairq/store/sqlite"
 	"github.com/fairq/fairq/task"
 	"github.com/fairq/fairq/task/memory"
 )
@@ -354,7 +357,7 @@ func TestAway(t *testing.T) {
 	p := open(t, m, "workers")
 	for range 2 {
 		s.away.Store(true)
-		p.until(`/^no answer since \d+ s: it panicked: away$/.test(document.getElementById("away").textContent)`)
+		p.until(`/^no answer for \d+ s: it panicked: away$/.test(document.getElementById("away").textContent)`)
 		p.until(`/as of [3-9] s ago/.test(document.getElementById("age").textContent)`)
 		s.away.Store(false)
 		p.until(`document.getElementById("away").hidden && document.getElementById("age").textContent === "· as of now"`)
@@ -378,6 +381,45 @@ func TestAway(t *testing.T) {
 	p.until(`document.getElementById("away").textContent === "100 pages are open, which is the limit"`)
 	p.seen() // the browser complains
 	require.NoError(t, s.Shutdown(t.Context()))
+}
+
+// A database that another process has locked keeps no page from opening, and is back when it is
+// free.
+func TestLocked(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "tasks.db")
+	s, err := sqlite.Open(t.Context(), file, nil)
+	require.NoError(t, err)
+	q, err := task.Open[string](t.Context(), s, "mails", nil)
+	require.NoError(t, err)
+	_, err = q.Put(t.Context(), "alice", "", task.PutOptions{})
+	require.NoError(t, err)
+	other, err := sql.Open("sqlite", file)
+	require.NoError(t, err)
+	other.SetMaxOpenConns(1)
+	exec := func(statement string) {
+		_, err := other.ExecContext(t.Context(), statement)
+		require.NoError(t, err)
+	}
+	exec("BEGIN EXCLUSIVE")
+	p := open(t, monitor.New(nil, monitor.TaskQueue("mails", q, nil),
+		monitor.FairQueue("jobs", fair(fairq.Options[string, job]{}), nil)), "")
+	for i := range 2 {
+		p.until(`document.querySelectorAll("#overview tbody tr").length === 2`)
+		p.until(`/^mails: no answer for \d+ s: a look takes longer than 5s$/.test(document.querySelector("#wrong li")?.textContent)`)
+		rows := p.rows("overview")
+		require.Equal(t, []string{"–", "away"}, []string{rows[0][1], rows[0][8]})
+		require.Equal(t, "open", rows[1][8])
+		exec("ROLLBACK")
+		p.until(`document.getElementById("wrong").hidden`)
+		require.Equal(t, "1", p.rows("overview")[0][1])
+		if i == 0 {
+			exec("BEGIN EXCLUSIVE")
+		}
+	}
+	require.NoError(t, other.Close())
+	require.NoError(t, q.Close(t.Context()))
+	require.NoError(t, s.Close())
 }
 
 // switched is a pool that can be away.

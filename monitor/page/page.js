@@ -175,13 +175,14 @@ function keyButtons(key, paused) {
 }
 
 // Colours: a dozen hues, neighbours far apart, and behind these the same with patterns. A key keeps
-// its own as long as it is shown.
+// its own as long as it is shown. The last keys are grey, until a colour is free.
 
 const colours = new Map();
+const grey = 48;
 
 function colour(keys) {
   const shown = new Set(keys);
-  for (const key of colours.keys()) if (!shown.has(key)) colours.delete(key);
+  for (const [key, n] of colours) if (!shown.has(key) || n >= grey) colours.delete(key);
   const taken = new Set(colours.values());
   let free = 0;
   for (const key of shown) {
@@ -195,8 +196,8 @@ function colour(keys) {
 function paint(element, key) {
   const n = colours.get(key);
   element.style.setProperty('--hue', n * 150 % 360);
-  element.style.setProperty('--much', n < 48 ? '62%' : '0%'); // the rest is grey
-  element.dataset.pattern = n < 48 ? Math.floor(n / 12) : 0;
+  element.style.setProperty('--much', n < grey ? '62%' : '0%');
+  element.dataset.pattern = n < grey ? Math.floor(n / 12) : 0;
 }
 
 // What is shown of each kind of source: [label, value of a sample, whether it is a counter].
@@ -278,7 +279,7 @@ const workers = (s) => {
 };
 const overview = [
   ['Source', null, (s) => s.name],
-  ['Backlog', (s) => number(s.backlog), (s) => s.backlog],
+  ['Backlog', (s) => s.stats ? number(s.backlog) : none, (s) => s.backlog],
   ['Oldest', (s) => s.oldest_age_ns ? duration(s.oldest_age_ns) : none, (s) => s.oldest_age_ns],
   ['Served lately', latelyOf('served'), latelyValue('served')],
   ['Refused lately', latelyOf('refused'), latelyValue('refused'), (cell, s) => cell.classList.toggle('much', latelyValue('refused')(s) > 0)],
