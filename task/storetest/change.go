@@ -49,7 +49,7 @@ var changeCases = []testCase{
 		time.Sleep(time.Minute)
 		l.ack()
 	}},
-	{"IdleWithShorterGrace", "It is called at the time given to Notifier.Due or earlier.", func(e *env) {
+	{"IdleWithShorterGrace", "The Queue calls it at the time given to Notifier.Due or earlier.", func(e *env) {
 		e.open().close()
 		e.reopenAs(e.store, "queue", options{Grace: second}).idles()
 	}},

@@ -165,7 +165,7 @@ var viewCases = []testCase{
 			e.is(err, task.ErrInvalid)
 		}
 	}},
-	{"KeyStats", "returns the n keys with the most tasks, those with the most first", func(e *env) {
+	{"KeyStats", "returns the n keys with the most tasks, most first", func(e *env) {
 		q, start := e.open(), time.Now()
 		q.put("a1 b1")
 		time.Sleep(second)
