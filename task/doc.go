@@ -30,8 +30,8 @@
 //     one. With Options.KeepPlace a task returns to its place in its key, but not to its turn. What
 //     HoldKey hands back keeps its place, and if it has not failed its turn as what is untried does.
 //   - A key that has as many tasks taken as Options.MaxInFlightPerKey allows, is paused, or waits
-//     (HoldKey), is passed over, at no cost for the others. As soon as it can be served it is first, if it has
-//     missed a turn; it never gets back more than one, or with a weight more than those of a round.
+//     (HoldKey, Options.KeyRate), is passed over, at no cost for the others. As soon as it can be
+//     served it is first, if it has missed a turn; it never gets back more than one, or with a weight more than those of a round.
 //   - A task is with one consumer at a time, as long as the lease lasts. A lease that has run out
 //     is lost for good, even if nobody has taken the task since. With a lost lease nothing can be
 //     changed.
@@ -51,7 +51,7 @@
 //
 //   - That a task runs only once. A consumer whose lease has run out may still be at it when the
 //     next one begins. Task.Context tells it to stop.
-//   - With MaxInFlightPerKey or KeepPlace, and for keys that were passed over (paused, waiting, or
+//   - With MaxInFlightPerKey, KeyRate or KeepPlace, and for keys that were passed over (paused, waiting, or
 //     with no task for the filter of a consumer), the order of keys within a round. (Else it is that in
 //     which their tasks became ready.)
 //   - That what was deleted or has expired leaves no trace in the order of the others: the tasks of

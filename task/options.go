@@ -82,6 +82,14 @@ type Options[V any] struct {
 	// queue's. With 1, a key's tasks are done strictly one after the other. 0 means no limit.
 	MaxInFlightPerKey int
 
+	// KeyRate is how many attempts of a key may begin; it is the queue's. A key that has no token
+	// waits until it gets one, as with HoldKey. An attempt takes a token; with a Quantum as many as
+	// its task costs, so that the rate is one of work. The key then owes what it does not have: it
+	// begins with one token, and waits for the others afterwards. A task that is handed back untried
+	// gives its tokens back; one that failed, was snoozed or whose lease was lost does not. The zero
+	// Rate is no limit. It cannot be set with a PriorCost, which is not known when the task begins.
+	KeyRate Rate
+
 	// KeepPlace makes every task that becomes ready again, or for the first time after a delay, go
 	// to where it was put, instead of behind what its key has queued; it is the queue's. The key
 	// still needs a new turn for it, so the other keys do not wait longer. Choose it where a key's
@@ -251,6 +259,9 @@ func (o *Options[V]) complete() error {
 	if o.TTR, err = limit("Options.TTR", o.TTR, 0); err != nil {
 		return err
 	}
+	if o.KeyRate, err = completeRate("Options.KeyRate", o.KeyRate); err != nil {
+		return err
+	}
 	switch {
 	case o.Priority < 0 || o.Priority > MaxPriority:
 		return invalid("Options.Priority", o.Priority, fmt.Sprintf("0 to %d", MaxPriority))
@@ -261,6 +272,8 @@ func (o *Options[V]) complete() error {
 		return invalid("Options.Quantum", o.Quantum, fmt.Sprintf("0 to %d", fairq.MaxQuantum))
 	case o.PriorCost < 0 || o.PriorCost > 0 && (o.Quantum == 0 || o.PriorCost > o.costLimit()):
 		return invalid("Options.PriorCost", o.PriorCost, "0 to 65,536 times Options.Quantum, and fairq.MaxCost at most")
+	case o.KeyRate.Limit > 0 && o.PriorCost > 0:
+		return invalid("Options.KeyRate", o.KeyRate, "zero with a PriorCost, for the tokens are taken before the cost is known")
 	case o.Newcomers < 0 || o.Newcomers > fairq.ThisRound:
 		return invalid("Options.Newcomers", o.Newcomers, "fairq.NextRound or fairq.ThisRound")
 	case o.WhenFull != fairq.Reject && o.Capacity == 0:
@@ -302,6 +315,7 @@ func (o *Options[V]) settings() driver.Settings {
 		Newcomers:         o.Newcomers,
 		Quantum:           o.Quantum,
 		MaxInFlightPerKey: o.MaxInFlightPerKey,
+		KeyRate:           driver.Rate(o.KeyRate),
 		KeepPlace:         o.KeepPlace,
 		Retention:         o.Retention,
 		Grace:             o.Grace,
@@ -402,6 +416,20 @@ func copyMetadata(m map[string]string) (map[string]string, error) {
 		return nil, invalid("the length of PutOptions.Metadata", size, fmt.Sprintf("%d bytes at most", MaxMetadata))
 	}
 	return maps.Clone(m), nil
+}
+
+// completeRate checks a rate and fills in its burst.
+func completeRate(field string, r Rate) (Rate, error) {
+	switch {
+	case r == Rate{}:
+		return r, nil
+	case !(r.Limit > 0 && r.Limit <= MaxRate): // also if it is not a number
+		return r, invalid(field+".Limit", r.Limit, fmt.Sprintf("more than 0, and %d at most", MaxRate))
+	case r.Burst < 0 || r.Burst > MaxRate:
+		return r, invalid(field+".Burst", r.Burst, fmt.Sprintf("1 to %d, or 0 for 1", MaxRate))
+	}
+	r.Burst = max(r.Burst, 1)
+	return r, nil
 }
 
 // costLimit returns the most that a task can cost.

@@ -47,6 +47,13 @@ type UpcomingTask struct {
 	Weight int // of its key, as it was told with a Put
 }
 
+// Rate is a token bucket, in the terms of golang.org/x/time/rate: there are Burst tokens at first,
+// and Limit more of them a second, as long as there are fewer than Burst. A Burst of 0 means 1.
+type Rate struct {
+	Limit float64 // a second, up to MaxRate; 1.0/60 is one a minute
+	Burst int
+}
+
 // State is where a task is in its life.
 type State = driver.State
 
@@ -180,6 +187,9 @@ const (
 
 	// MaxDuration is the longest delay, time to live and time to run: a hundred years.
 	MaxDuration = driver.MaxDuration
+
+	// MaxRate is the highest Rate.Limit and Rate.Burst.
+	MaxRate = driver.MaxRate
 
 	// MaxBatch is how many tasks TakeBatch takes at most.
 	MaxBatch = driver.MaxBatch

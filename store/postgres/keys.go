@@ -8,7 +8,8 @@ import (
 
 const (
 	sqlKeyStats = `
-SELECT 0, tasks, ready, delayed, taken, buried, held, NULL::bigint, paused, key, oldest
+SELECT 0, tasks, ready, delayed, taken, buried, held, NULL::bigint, NULL::bigint, NULL::bigint,
+	false, paused, key, oldest
 FROM (SELECT *, row_number() OVER (ORDER BY tasks DESC, key) AS place FROM (
 	SELECT key, count(*) AS tasks, count(*) FILTER (WHERE state = 1) AS ready, count(*) FILTER (WHERE state = 2) AS delayed,
 		count(*) FILTER (WHERE state = 3) AS taken, count(*) FILTER (WHERE state = 4) AS buried, count(*) FILTER (WHERE state = 5) AS held,

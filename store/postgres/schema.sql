@@ -100,6 +100,9 @@ CREATE TABLE fairq.keys (
 	buried  bigint NOT NULL,
 	held    bigint NOT NULL,
 	until   bigint,
+	hold    bigint,
+	filled  bigint,
+	waits   boolean NOT NULL,
 	paused  boolean NOT NULL,
 	key     bytea NOT NULL,
 	PRIMARY KEY (queue, key)

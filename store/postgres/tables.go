@@ -203,13 +203,13 @@ func (t rowTable[R]) Sweep(r rows.Range) error {
 }
 
 var (
-	keyTable = tableOf(rows.Keys, "weight tasks ready delayed taken buried held until? paused! key.",
+	keyTable = tableOf(rows.Keys, "weight tasks ready delayed taken buried held until? hold? filled? waits! paused! key.",
 		func(k *rows.Key) []any {
 			n := &k.Tasks
 			return []any{
 				&k.Weight, &n[0], &n[driver.Ready], &n[driver.Delayed], &n[driver.Taken], &n[driver.Buried],
 				&n[driver.Held],
-				&k.Until, &k.Paused, &k.Key,
+				&k.Until, &k.Hold, &k.Full, &k.Waits, &k.Paused, &k.Key,
 			}
 		})
 

@@ -63,7 +63,7 @@ CREATE UNIQUE INDEX ~tasks_unique_key ON ~tasks (queue, unique_key) WHERE unique
 
 CREATE TABLE ~keys (
 	queue, "key", weight NOT NULL, ready NOT NULL, delayed NOT NULL, taken NOT NULL, buried NOT NULL, held NOT NULL,
-	paused NOT NULL, until NOT NULL,
+	paused NOT NULL, waits NOT NULL, until NOT NULL, hold NOT NULL, filled NOT NULL,
 	PRIMARY KEY (queue, "key")
 ) WITHOUT ROWID;
 CREATE INDEX ~keys_until ON ~keys (queue, until) WHERE until > 0;

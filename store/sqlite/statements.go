@@ -74,11 +74,12 @@ var (
 	}
 	setKey = &statement{
 		"set key",
-		`INSERT INTO ~keys (queue, "key", weight, ready, delayed, taken, buried, held, paused, until) ` +
-			`VALUES (` + placeholders(10) +
+		`INSERT INTO ~keys (queue, "key", weight, ready, delayed, taken, buried, held, paused, waits, until, hold, filled) ` +
+			`VALUES (` + placeholders(13) +
 			`) ON CONFLICT (queue, "key") DO UPDATE SET weight = excluded.weight, ready = excluded.ready, ` +
 			`delayed = excluded.delayed, taken = excluded.taken, buried = excluded.buried, held = excluded.held, ` +
-			`paused = excluded.paused, until = excluded.until`,
+			`paused = excluded.paused, waits = excluded.waits, until = excluded.until, ` +
+			`hold = excluded.hold, filled = excluded.filled`,
 	}
 	deleteKey = &statement{"set key", `DELETE FROM ~keys WHERE queue = ? AND "key" = ?`}
 	keyStats  = &statement{

@@ -14,6 +14,9 @@ const (
 	// MaxDuration is the longest delay, time to live and time to run: a hundred years.
 	MaxDuration = 100 * 365 * 24 * time.Hour
 
+	// MaxRate is the highest limit and burst of a Rate.
+	MaxRate = 1_000_000_000
+
 	// MaxBatch is the greatest number of tasks that TakeBatch takes.
 	MaxBatch = 1000
 
@@ -25,6 +28,12 @@ const (
 	// together.
 	MaxMetadata = 1 << 13
 )
+
+// Rate is a task.Rate: see its fields. Without a limit both are 0; else the Burst is at least 1.
+type Rate struct {
+	Limit float64
+	Burst int
+}
 
 // ID identifies a task within its queue. No two tasks of a queue ever have the same ID; 0 is none.
 type ID uint64

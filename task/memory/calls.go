@@ -139,9 +139,12 @@ func (q *queue) settle(lease driver.Lease, how *driver.Settlement, now int64) (d
 	if life.Moves(how, int(it.priority)) {
 		q.reprioritize(it, how.Priority)
 	}
+	if how.Method == driver.Return {
+		q.refund(it, now)
+	}
 	f := it.Settle(how, now, &q.stats)
 	if how.HoldsKey(f.State) {
-		q.hold(it.key, life.Plus(now, how.Delay))
+		q.hold(it.key, life.Plus(now, how.Delay), now)
 	}
 	q.apply(it, f, now)
 	return f.State, nil
@@ -366,7 +369,8 @@ func (q *queue) Pause(_ context.Context, key *string, paused bool) error {
 	if k.paused = paused; paused {
 		q.block(k)
 	} else {
-		q.endWait(k)
+		k.wait.Hold = 0
+		q.settleWait(k, q.now())
 	}
 	return nil
 }
@@ -377,7 +381,8 @@ func (q *queue) HoldKey(_ context.Context, key string, d time.Duration) error {
 		return err
 	}
 	defer q.exit()
-	q.hold(q.keyState(key, 0), life.Plus(q.now(), d))
+	now := q.now()
+	q.hold(q.keyState(key, 0), life.Plus(now, d), now)
 	return nil
 }
 
@@ -480,7 +485,7 @@ func (q *queue) KeyStats(_ context.Context, n int) ([]driver.KeyStat, error) {
 			all = append(all, driver.KeyStat{
 				Key: k.name, Ready: k.tasks[driver.Ready], Delayed: k.tasks[driver.Delayed], Taken: k.tasks[driver.Taken],
 				Buried: k.tasks[driver.Buried], Held: k.tasks[driver.Held], Paused: k.paused,
-				WaitsUntil: q.time(k.until),
+				WaitsUntil: q.time(k.wait.End()),
 			})
 		}
 	}

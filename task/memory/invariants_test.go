@@ -104,11 +104,11 @@ func (q *queue) check(t require.TestingT) {
 			all += k.tasks[state]
 		}
 		require.Equal(t, all, k.tasks[0])
-		require.True(t, all > 0 || k.paused || k.until != 0 || k.isIdle && k.weight == 1)
+		require.True(t, all > 0 || k.paused || k.wait.Until != 0 || k.isIdle && k.weight == 1)
 		require.True(t, all > 0 || len(k.lines) == 0 || k.uniform())
 		limit := q.settings.MaxInFlightPerKey
-		require.Equal(t, k.until != 0, k.waits != 0)
-		require.Equal(t, k.paused || k.until != 0 || limit > 0 && k.tasks[driver.Taken] >= limit, k.blocked)
+		require.Equal(t, k.wait.Until != 0, k.timer != 0)
+		require.Equal(t, k.paused || k.wait.Waits || limit > 0 && k.tasks[driver.Taken] >= limit, k.blocked)
 	}
 	lines := map[*band]int{}
 	shown, shownLines := map[*kind]int{}, map[*band]int{}

@@ -168,7 +168,7 @@ func (q *queue) leaveState(it *item) {
 
 // block finds out whether a key is blocked.
 func (q *queue) block(k *keyState) {
-	blocked := k.paused || k.until != 0 || q.slots(k) == 0
+	blocked := k.paused || k.wait.Waits || q.slots(k) == 0
 	if blocked == k.blocked {
 		return
 	}
@@ -232,10 +232,11 @@ func (q *queue) take(by *driver.Taker, now int64) (*item, error) {
 func (q *queue) grant(it *item, c *consumer, now int64) {
 	q.leases++
 	it.lease, it.consumer = q.leases, c
-	if it.TTR > 0 {
+	if it.TTR > 0 || q.settings.KeyRate.Limit > 0 {
 		now = q.clock(now)
 	}
 	it.Take(now)
+	q.spend(it, now)
 	q.set(it, driver.Taken)
 	q.stats.Takes++
 	q.event(driver.EventTake, it, now, 0)
@@ -251,8 +252,8 @@ func (q *queue) takeID(consumer driver.Handle, id driver.ID, now int64) (*item, 
 	if it == nil {
 		return nil, driver.ErrNotFound
 	}
-	if k := it.key; k.until != 0 && k.until <= now { // there was too much that was due
-		q.endWait(k)
+	if k := it.key; k.wait.Until != 0 && k.wait.Until <= now { // there was too much that was due
+		q.settleWait(k, now)
 	}
 	f, err := it.Hurry(q.paused || it.key.blocked, now, &q.stats)
 	if err != nil {

@@ -48,8 +48,8 @@ type Store struct {
 //     timers if its wake is not 0, in uniqueKeys if it has such a key, in a group's tasks if it has a
 //     group, and in evictable if it is Ready or Delayed and there are evictions.
 //   - What counts tasks agrees with that: tasks here and of each key.
-//   - A key is known as long as it has tasks, is paused or waits, and may stay for a while as an idle
-//     one. It is in waiting as long as it waits.
+//   - A key is known as long as it has tasks, is paused or waits, or its bucket is not full, and may
+//     stay for a while as an idle one. It is in waiting as long as wait.Until is not 0.
 //   - The notifiers know of a time that is no later than the first of timers, waiting, leaving and
 //     outcomes.
 //
@@ -102,13 +102,13 @@ type queue struct {
 	peakKeys, peakUniqueKeys int // how many there once were, see remove
 }
 
-// keyState is what a queue knows of a key that has tasks, is paused or waits, or is idle.
+// keyState is what a queue knows of a key, see the invariants.
 type keyState struct {
 	name    string
 	weight  int
 	tasks   [driver.Held + 1]int // by state; in all states at 0
-	until   int64                // when it has waited long enough; 0 if it does not wait
-	waits   int32                // place in the heap of waiting keys
+	wait    life.Wait
+	timer   int32 // place in the heap of waiting keys
 	paused  bool
 	blocked bool        // it is paused or waits, or has as many tasks taken as it may
 	isIdle  bool        // it is in queue.idle
@@ -150,8 +150,8 @@ func remove[K comparable, V any](m *map[K]V, peak *int, key K) {
 	}
 }
 
-func (k *keyState) before(other *keyState) bool { return k.until < other.until }
-func (k *keyState) at() *int32                  { return &k.waits }
+func (k *keyState) before(other *keyState) bool { return k.wait.Until < other.wait.Until }
+func (k *keyState) at() *int32                  { return &k.timer }
 
 type byTime struct{ *item }
 
@@ -381,7 +381,7 @@ func (q *queue) keyState(key string, weight int) *keyState {
 }
 
 // isUsed tells whether there is anything to be known of a key.
-func (k *keyState) isUsed() bool { return k.tasks[0] > 0 || k.paused || k.until != 0 }
+func (k *keyState) isUsed() bool { return k.tasks[0] > 0 || k.paused || k.wait.Until != 0 }
 
 // forgetKey forgets a key that there is nothing to be known of, if others have been idle since.
 func (q *queue) forgetKey(k *keyState) {
@@ -459,7 +459,7 @@ func atPriority(l *line, priority int) int { return l.band.at(priority) }
 func (q *queue) band(priority int) *band {
 	i, ok := slices.BinarySearchFunc(q.bands, priority, (*band).at)
 	if !ok {
-		b := &band{queue: q, priority: priority, limited: q.settings.MaxInFlightPerKey > 0 || q.learns}
+		b := &band{queue: q, priority: priority, limited: q.settings.MaxInFlightPerKey > 0 || q.settings.KeyRate.Limit > 0 || q.learns}
 		b.turns.Newcomers = q.settings.Newcomers
 		if q.settings.Quantum > 0 {
 			b.turns.Quantum, b.turns.Cost = q.settings.Quantum, func(*line) int64 { return int64(b.cost) }

@@ -84,6 +84,7 @@ func (m *model) grant(t *modelTask, now time.Time, consumer string) {
 	if t.TTR > 0 {
 		t.Until = now.Add(t.TTR)
 	}
+	m.charge(t, 1)
 	m.event(driver.EventTake, t, now, 0)
 }
 
@@ -490,7 +491,7 @@ func (m *model) KeyStats(context.Context, int) (list []driver.KeyStat, err error
 func (m *model) keyStats() map[string]*driver.KeyStat {
 	all := map[string]*driver.KeyStat{}
 	for key, paused := range m.keys {
-		all[key] = &driver.KeyStat{Key: key, Paused: paused, WaitsUntil: m.waits[key]}
+		all[key] = &driver.KeyStat{Key: key, Paused: paused, WaitsUntil: m.until(key)}
 	}
 	for _, t := range m.tasks {
 		k := all[t.Key]
@@ -498,7 +499,7 @@ func (m *model) keyStats() map[string]*driver.KeyStat {
 			k = &driver.KeyStat{Key: t.Key}
 			all[t.Key] = k
 		}
-		k.WaitsUntil = m.waits[t.Key]
+		k.WaitsUntil = m.until(t.Key)
 		*map[driver.State]*int{
 			driver.Ready: &k.Ready, driver.Delayed: &k.Delayed, driver.Taken: &k.Taken,
 			driver.Buried: &k.Buried, driver.Held: &k.Held,

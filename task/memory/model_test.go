@@ -32,7 +32,8 @@ type model struct {
 	left      []string                  // the order in which some of them have
 	paused    bool
 	keys      map[string]bool      // paused ones
-	waits     map[string]time.Time // until when keys wait
+	waits     map[string]time.Time // until when keys wait, by HoldKey
+	debts     map[string]*modelDebt
 	ids       driver.ID
 	clock     int // counts places, buryings, and when tasks came to wait
 	leases    uint64
@@ -76,7 +77,7 @@ func (modelStore) Open(
 	return &model{
 		s: s, notifier: n, bands: map[int]*modelBand{}, groups: map[string]*modelGroup{},
 		outcomes: map[string]modelOutcome{}, consumers: map[string]*modelConsumer{},
-		keys: map[string]bool{}, waits: map[string]time.Time{}, backlog: map[string][]int{},
+		keys: map[string]bool{}, waits: map[string]time.Time{}, debts: map[string]*modelDebt{}, backlog: map[string][]int{},
 	}, nil
 }
 
@@ -348,6 +349,7 @@ func (m *model) outcomeOf(t *modelTask) error {
 // handBackUntried is for a task that nobody has tried. It keeps its turn, if it has not just done so.
 func (m *model) handBackUntried(t *modelTask, now time.Time) {
 	m.stats.Releases++
+	m.charge(t, -1)
 	lease := t.lease
 	m.leave(t)
 	t.Attempts--

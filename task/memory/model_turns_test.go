@@ -33,7 +33,7 @@ func (u *uncosted) Push(key string, weight, _ int) { u.Turns.Push(key, weight) }
 
 // limited tells whether a key is given its next turn only when it has used one.
 func (m *model) limited() bool {
-	return m.s.MaxInFlightPerKey > 0 || m.notifier.LearnedCost("") > 0
+	return m.s.MaxInFlightPerKey > 0 || m.s.KeyRate.Limit > 0 || m.notifier.LearnedCost("") > 0
 }
 
 func (m *model) newTurns() modelTurns {
@@ -70,7 +70,7 @@ func (m *model) owe(b *modelBand, key string, turn uint64) {
 func (m *model) fillTurns(t *modelTask) {
 	b := m.band(t)
 	want := 1
-	if m.s.MaxInFlightPerKey > 0 && m.s.Quantum == 0 {
+	if m.limited() && m.s.Quantum == 0 {
 		want = t.weight
 	}
 	want = min(want, m.readyIn(t.Key, t.Priority)-len(b.owed[t.Key]))
@@ -125,7 +125,7 @@ func (m *model) unready(t *modelTask) {
 
 func (m *model) blocked(key string) bool {
 	taken := m.count(func(t *modelTask) bool { return t.State == driver.Taken && t.Key == key })
-	return m.keys[key] || !m.waits[key].IsZero() || m.s.MaxInFlightPerKey > 0 && taken >= m.s.MaxInFlightPerKey
+	return m.keys[key] || !m.until(key).IsZero() || m.s.MaxInFlightPerKey > 0 && taken >= m.s.MaxInFlightPerKey
 }
 
 // oldest returns the first task of a key in a band that the filter passes.

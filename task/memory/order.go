@@ -36,8 +36,8 @@ type band struct {
 	weight   int         // of the key that is given a turn
 	cost     uint32      // of the task that it is given for
 
-	// With MaxInFlightPerKey, a line has no more turns ahead than its weight, so that a busy key
-	// has none to give up. The order within a round is then that in which the keys got into line.
+	// With MaxInFlightPerKey or KeyRate, a line has no more turns ahead than its weight, so that a
+	// busy key has none to give up. The order within a round is then that in which the keys got into line.
 	// If costs are learned it is limited too, so that a turn is charged what is known when it is
 	// given. Otherwise each ready task has a turn. If tasks have costs, a limited line has one turn
 	// ahead, whatever its weight: what the key has left of its share says when the next one is.

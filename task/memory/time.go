@@ -67,8 +67,8 @@ func (q *queue) next() (at int64) {
 	if len(q.timers) > 0 {
 		at = q.timers[0].wake
 	}
-	if len(q.waiting) > 0 && (at == 0 || q.waiting[0].until < at) {
-		at = q.waiting[0].until
+	if len(q.waiting) > 0 && (at == 0 || q.waiting[0].wait.Until < at) {
+		at = q.waiting[0].wait.Until
 	}
 	if len(q.leaving) > 0 && (at == 0 || q.leaving[0].deadline < at) {
 		at = q.leaving[0].deadline
@@ -111,8 +111,8 @@ func (q *queue) advance(now int64, most int) int {
 	for ; most > 0 && len(q.timers) > 0 && q.timers[0].wake <= now; most-- {
 		q.fire(q.timers[0].item)
 	}
-	for ; most > 0 && len(q.waiting) > 0 && q.waiting[0].until <= now; most-- {
-		q.endWait(q.waiting[0])
+	for ; most > 0 && len(q.waiting) > 0 && q.waiting[0].wait.Until <= now; most-- {
+		q.settleWait(q.waiting[0], now)
 	}
 	for most > 0 && len(q.leaving) > 0 && q.leaving[0].deadline <= now {
 		c := q.leaving[0]
@@ -126,26 +126,52 @@ func (q *queue) advance(now int64, most int) int {
 	return most
 }
 
-// wait has a key wait until a time, or if that is 0 no more.
-func (q *queue) wait(k *keyState, until int64) {
-	k.until = until
-	q.waiting.index(k, until != 0)
-	q.block(k)
+// setWait takes over what has become of the wait of a key.
+func (q *queue) setWait(k *keyState, now int64) {
+	was := k.blocked
+	q.waiting.index(k, k.wait.Until != 0)
+	if q.block(k); was {
+		q.wake(k, min(k.tasks[driver.Ready], q.slots(k), k.wait.Tokens(q.settings.KeyRate, now)))
+	}
 	q.announce()
 }
 
-// endWait has a key wait no more.
-func (q *queue) endWait(k *keyState) {
-	q.wait(k, 0)
-	q.wake(k, min(k.tasks[driver.Ready], q.slots(k)))
+// settleWait finds out whether a key still waits, and whether there is still anything to be known of
+// it.
+func (q *queue) settleWait(k *keyState, now int64) {
+	k.wait.Settle(q.settings.KeyRate, now)
+	q.setWait(k, now)
 	q.forgetKey(k)
 }
 
 // hold has a key wait until a time, unless it waits for longer.
-func (q *queue) hold(k *keyState, until int64) {
-	if until > k.until {
-		q.wait(k, until)
+func (q *queue) hold(k *keyState, until, now int64) {
+	k.wait.Hold = max(k.wait.Hold, until)
+	q.settleWait(k, now)
+}
+
+// spend takes the tokens of an attempt out of the bucket of its key.
+func (q *queue) spend(it *item, now int64) {
+	if r := q.settings.KeyRate; r.Limit > 0 {
+		it.key.wait.Spend(r, q.tokens(it), now)
+		q.setWait(it.key, now)
 	}
+}
+
+// refund puts the tokens back of an attempt that was none.
+func (q *queue) refund(it *item, now int64) {
+	if r := q.settings.KeyRate; r.Limit > 0 {
+		it.key.wait.Refund(r, q.tokens(it), now)
+		q.setWait(it.key, now)
+	}
+}
+
+// tokens returns how many an attempt of the task takes.
+func (q *queue) tokens(it *item) int64 {
+	if q.settings.Quantum == 0 {
+		return 1
+	}
+	return int64(it.cost)
 }
 
 // due returns when something happens to the task by itself, 0 for never.

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -20,6 +21,7 @@ func (q *queue) Upcoming(ctx context.Context, n int) ([]driver.UpcomingTask, err
 		return nil, err
 	}
 	defer q.exit()
+	w.now = q.clock(w.now)
 	return w.upcoming(n), nil
 }
 
@@ -30,6 +32,7 @@ type walk struct {
 	band  *band
 	now   int64
 	slots map[*keyState]int // how many more tasks of a key may be taken, from all bands
+	waits map[*keyState]life.Wait
 	lines map[*line]*walkedLine
 	spare []walkedLine          // memory for these
 	found []driver.UpcomingTask // what upcoming returns
@@ -50,7 +53,7 @@ func (q *queue) newWalk(ctx context.Context, n int) (*walk, error) {
 	n = min(n, stats.Ready)
 	keys := min(n, stats.Keys)
 	w := &walk{
-		queue: q, slots: make(map[*keyState]int, keys), lines: make(map[*line]*walkedLine, keys),
+		queue: q, slots: make(map[*keyState]int, keys), waits: map[*keyState]life.Wait{}, lines: make(map[*line]*walkedLine, keys),
 		spare: make([]walkedLine, keys), found: make([]driver.UpcomingTask, n),
 	}
 	clear(w.spare) // the system finds memory when it is written to
@@ -154,7 +157,7 @@ func (w *walk) use(l *line, turn uint64, round int) *item {
 	if turn == 0 {
 		s.ahead--
 	}
-	if l.key.blocked || s.left == 0 || w.slots[l.key] == 0 {
+	if l.key.blocked || s.left == 0 || w.slots[l.key] == 0 || w.waits[l.key].Waits {
 		return nil
 	}
 	if turn != 0 {
@@ -169,7 +172,16 @@ func (w *walk) use(l *line, turn uint64, round int) *item {
 			w.again = append(w.again, lineInRound{l, round + 1})
 		}
 	}
-	return s.take()
+	it := s.take()
+	if r := w.queue.settings.KeyRate; r.Limit > 0 {
+		wait, ok := w.waits[l.key]
+		if !ok {
+			wait = l.key.wait
+		}
+		wait.Spend(r, w.queue.tokens(it), w.now)
+		w.waits[l.key] = wait
+	}
+	return it
 }
 
 // next tells whether a line gets another turn after the one that it has just used, and what it

@@ -34,6 +34,7 @@ func (r *run) anyOptions() options {
 		{MaxInFlightPerKey: 1, Retention: time.Hour},
 		{KeepPlace: true},
 		{KeepPlace: true, MaxInFlightPerKey: 2},
+		{KeyRate: task.Rate{Limit: 0.01, Burst: 3}},
 	}
 	o := all[r.IntN(len(all))]
 	o.Grace = []time.Duration{second, 30 * second, 10 * time.Minute}[r.IntN(3)]

@@ -71,6 +71,7 @@ var themes = []theme{
 	{"Consumer", consumerCases, false},
 	{"Key", keyCases, false},
 	{"Hold", holdCases, false},
+	{"Rate", rateCases, false},
 	{"Filter", filterCases, false},
 	{"Take", takeCases, false},
 	{"Room", roomCases, false},
@@ -90,6 +91,7 @@ var themes = []theme{
 	{"Reopen", reopenCases, true},
 	{"Change", changeCases, true},
 	{"HoldElsewhere", holdElsewhere, true},
+	{"RateElsewhere", rateElsewhere, true},
 	{"AsIsElsewhere", asIsElsewhere, true},
 }
 

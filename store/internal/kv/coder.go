@@ -134,7 +134,10 @@ func (c *coder) key(k *rows.Key) {
 	number(c, &k.Weight)
 	c.counts(&k.Tasks)
 	c.flag(&k.Paused)
+	c.flag(&k.Waits)
 	number(c, &k.Until)
+	number(c, &k.Hold)
+	number(c, &k.Full)
 }
 
 func (c *coder) served(s *rows.Served) {

@@ -299,11 +299,11 @@ func (b *backend) Pause(ctx context.Context, key *string, paused bool) error {
 	}
 	return b.call(ctx, name, call{exclusive: true, fronts: key != nil && paused, run: func(u *unit) error {
 		if key != nil {
-			until := int64(0)
-			if paused {
-				until = u.key(*key).Until
-			}
-			if u.holdKey(*key, paused, until) {
+			if u.changeKey(*key, func(k *Key) {
+				if k.Paused = paused; !paused {
+					k.Hold = 0
+				}
+			}) {
 				u.updateKey(*key)
 			}
 		} else if u.head.Paused != paused {

@@ -252,10 +252,12 @@ func (v Calls) Next(l Line, round, seq uint64) (*Row, error) {
 	}))
 }
 
-// SetKey writes a row, or deletes it if there is no task and it is neither paused nor waits.
-func (v Calls) SetKey(k *Key) error { return set(v.Keys(), k, k.Tasks[0] > 0 || k.IsHeld()) }
+// SetKey writes a row, or deletes it if there is nothing to be known of the key.
+func (v Calls) SetKey(k *Key) error {
+	return set(v.Keys(), k, k.Tasks[0] > 0 || k.Paused || k.Until != 0)
+}
 
-// DueKeys returns n keys that have waited until now, those first that should have waited least.
+// DueKeys returns n keys whose Until is not after now, the earliest first.
 func (v Calls) DueKeys(now int64, n int) ([]*Key, error) {
 	return v.Keys().Scan(Range{Index: KeyUntil, To: through(now), Limit: n})
 }
@@ -434,10 +436,9 @@ func (v Calls) SweepHistory(now int64, n int) error {
 // Times are when something is due next, 0 for never.
 type Times struct{ Wake, Deadline, Outcome, History int64 }
 
-// Times returns the earliest times of a queue. Wake is of tasks, and of keys that wait.
-func (v Calls) Times() (t Times, err error) {
+// Times returns the earliest times of a queue. Wake is of tasks, and if keysWait of keys.
+func (v Calls) Times(keysWait bool) (t Times, err error) {
 	indexes := []Index{TaskWake, ConsumerDeadline, OutcomeUntil, HistoryUntil}
-	keysWait := v.Head().PausedKeys > 0
 	if keysWait {
 		indexes = append(indexes, KeyUntil)
 	}

@@ -149,7 +149,7 @@ func (u *unit) lookAgainIfLocked(f Filter, n int) {
 // findChanges finds out what others have done of that which somebody here waits for.
 func (u *unit) findChanges() {
 	u.tell(driver.Notifier.Look)
-	u.schedule(must(u.v.Times()).Wake) // it is for us, if all others have ended by then
+	u.schedule(must(u.v.Times(u.keysWait())).Wake) // it is for us, if all others have ended by then
 	u.findEnds()
 	if u.q.listens() {
 		u.findLostLeases()

@@ -149,7 +149,7 @@ type Plan struct {
 type Head struct {
 	Settings   []byte
 	Paused     bool
-	PausedKeys int            // rows of keys that are paused or wait
+	PausedKeys int            // rows of keys that IsPaused
 	Rounds     map[int]uint64 // by priority, the round being served
 
 	cache // what the rules know, and what the driver leaves alone

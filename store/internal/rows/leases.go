@@ -101,7 +101,7 @@ func (b *backend) TakeID(ctx context.Context, consumer driver.Handle, id driver.
 // may end before the first poll, so its end is read now.
 func (u *unit) poll() {
 	if u.q.pollAt.Load() == 0 {
-		u.schedule(must(u.v.Times()).Wake)
+		u.schedule(must(u.v.Times(u.keysWait())).Wake)
 	}
 	u.onCommit(func() {
 		u.q.startPolling()

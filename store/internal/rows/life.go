@@ -137,6 +137,7 @@ func (u *unit) grant(r *Row, c *ownConsumer) {
 		u.changed = true // others that wait poll too seldom to see in time when the lease ends
 	}
 	u.write(r)
+	u.spend(r)
 	u.head.forgetReady(r)
 	if u.q.keepsHead() {
 		known := *r
@@ -212,6 +213,9 @@ func (u *unit) settle(lease driver.Lease, how *driver.Settlement) (driver.State,
 	}
 	if life.Moves(how, r.Priority) {
 		u.reprioritize(r, how.Priority)
+	}
+	if how.Method == driver.Return {
+		u.refund(r)
 	}
 	t := u.life(r)
 	f := t.Settle(how, u.now, &u.stats)

@@ -1,6 +1,9 @@
 package rows
 
-import "github.com/fairq/fairq/task/driver"
+import (
+	"github.com/fairq/fairq/internal/life"
+	"github.com/fairq/fairq/task/driver"
+)
 
 // rebuild makes the rows of a queue what they must be with its new settings. Nobody else has the
 // queue open then (see open). As with any other work nothing else happens in the queue until that
@@ -10,7 +13,7 @@ import "github.com/fairq/fairq/task/driver"
 // first tasks' places. Tasks that have used their turns (they are taken, or were handed back) come
 // before all others.
 func (u *unit) rebuild() {
-	u.do(&work{What: forgetCounts})
+	u.do(&work{What: forgetCounts, Dropped: true})
 	u.do(&work{What: resetTasks})
 	u.do(&work{What: giveTurns})
 }
@@ -22,7 +25,8 @@ func (u *unit) recountKeys() {
 	u.do(&work{What: countTasks})
 }
 
-// forgetCounts forgets how many tasks the next n keys have.
+// forgetCounts forgets how many tasks the next n keys have. If the queue is rebuilt their buckets are
+// full again, because what they lack may have been for another rate.
 func (u *unit) forgetCounts(w *work, n int) (done bool) {
 	u.saveKeys() // what is paused or waits
 	keys := must(u.v.Keys().Scan(Range{Index: KeyName, From: Tuple{string(w.Name)}, Limit: n}))
@@ -30,7 +34,10 @@ func (u *unit) forgetCounts(w *work, n int) (done bool) {
 		if u.isLarge() {
 			return false
 		}
-		check(u.v.SetKey(&Key{Key: k.Key, Weight: 1, Paused: k.Paused, Until: k.Until}))
+		if k.Weight, k.Tasks = 1, [driver.Held + 1]int{}; w.Dropped {
+			k.Wait = life.Wait{Hold: k.Hold, Until: k.Hold, Waits: k.Hold != 0}
+		}
+		check(u.v.SetKey(k))
 		delete(u.head.keys, k.Key)
 		delete(u.head.readyTasks, k.Key)
 		u.written++

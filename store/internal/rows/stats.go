@@ -69,7 +69,7 @@ func (b *backend) KeyStats(ctx context.Context, n int) (stats []driver.KeyStat, 
 
 // tellWaits tells until when keys wait.
 func (u *unit) tellWaits(stats []driver.KeyStat) {
-	if u.head.PausedKeys == 0 {
+	if !u.keysWait() {
 		return
 	}
 	at := map[string]int{}
@@ -78,7 +78,7 @@ func (u *unit) tellWaits(stats []driver.KeyStat) {
 	}
 	for names := range slices.Chunk(slices.Sorted(maps.Keys(at)), pageSize) {
 		for _, k := range must(u.v.Keys().Scan(KeyRange(names))) {
-			stats[at[k.Key]].WaitsUntil = timeOf(k.Until)
+			stats[at[k.Key]].WaitsUntil = timeOf(k.End())
 		}
 	}
 }

@@ -126,7 +126,7 @@ func (s *Store) settings(wanted driver.Settings) settings {
 // mode is what follows from the settings.
 type mode struct {
 	frontsOnly     bool // only the fronts of lines can be taken, see fronts.go
-	limitsInFlight bool // MaxInFlightPerKey
+	limitsInFlight bool // MaxInFlightPerKey or KeyRate: keys are blocked and free again all the time
 	newcomersJoin  bool // newcomers join the round being served
 	costs          bool // rounds share work, not tasks
 	countsKeys     bool // the row of a key counts all of its tasks, not just those in flight
@@ -136,11 +136,11 @@ type mode struct {
 
 func (store *Store) modeOf(s *settings) mode {
 	m := mode{
-		frontsOnly:     s.Fronts || s.KeepPlace || s.MaxInFlightPerKey > 0,
-		limitsInFlight: s.MaxInFlightPerKey > 0,
+		limitsInFlight: s.MaxInFlightPerKey > 0 || s.KeyRate.Limit > 0,
 		newcomersJoin:  s.Newcomers == fairq.ThisRound,
 		costs:          s.Quantum > 0,
 	}
+	m.frontsOnly = s.Fronts || s.KeepPlace || m.limitsInFlight
 	m.countsKeys = s.KeepPlace && !m.limitsInFlight && store.traits.Optimistic || s.KeyCapacity < s.Capacity || s.Crowded
 	m.putsBehind = m.frontsOnly && !m.countsKeys && !store.traits.Exclusive &&
 		(m.limitsInFlight || !store.traits.Optimistic)
@@ -399,7 +399,7 @@ func (u *unit) changeSettings(wanted driver.Settings) {
 	to.Fronts = was.Fronts
 	u.setSettings(to)
 	if u.q.mode != mode || to.Quantum != was.Quantum ||
-		to.KeepPlace != was.KeepPlace || to.MaxInFlightPerKey != was.MaxInFlightPerKey {
+		to.KeepPlace != was.KeepPlace || to.MaxInFlightPerKey != was.MaxInFlightPerKey || to.KeyRate != was.KeyRate {
 		u.rebuild()
 	}
 }

@@ -40,7 +40,7 @@ func (u *unit) advance() {
 	if !done {
 		return
 	}
-	if u.head.PausedKeys > 0 {
+	if u.keysWait() {
 		if left, done = u.endWaits(left); !done {
 			return
 		}
@@ -58,7 +58,7 @@ func (u *unit) advance() {
 	}
 	u.advanced = true
 	idle := left == limit
-	next := must(u.v.Times())
+	next := must(u.v.Times(u.keysWait()))
 	u.schedule(u.retryAt(next.Wake, idle))
 	if next.Deadline != 0 {
 		u.schedule(max(u.retryAt(life.Plus(next.Deadline, q.store.traits.Skew), idle), q.noExpiryBefore))
@@ -69,7 +69,8 @@ func (u *unit) advance() {
 }
 
 // endWaits ends the waits of n keys that have waited long enough, and tells how many more it might
-// have ended, and whether it came to all that it has found.
+// have ended, and whether it came to all that it has found. It also forgets keys whose buckets are
+// full.
 func (u *unit) endWaits(n int) (left int, done bool) {
 	if n == 0 {
 		return 0, true
@@ -79,7 +80,6 @@ func (u *unit) endWaits(n int) (left int, done bool) {
 	if len(keys) == 0 {
 		return n, true
 	}
-	u.needExclusive()
 	names := make([]string, len(keys))
 	for i, k := range keys {
 		names[i] = k.Key
@@ -97,7 +97,6 @@ func (u *unit) endWaits(n int) (left int, done bool) {
 		}
 		u.endWait(name)
 	}
-	u.changed = true
 	return n - len(names), true
 }
 

@@ -162,7 +162,7 @@ func (u *unit) forgetAccounts(priority int) {
 		return
 	}
 	// Others may wait though none can be taken.
-	hides := u.q.limitsInFlight || u.head.PausedKeys > 0
+	hides := u.q.limitsInFlight || u.keysWait()
 	if hides && must(u.v.Counts())[driver.Ready] > 0 {
 		return
 	}
@@ -301,42 +301,63 @@ func (t turn) compare(other turn) int {
 	return cmp.Or(cmp.Compare(t.Round, other.Round), cmp.Compare(t.Seq, other.Seq))
 }
 
-// holdKey has a key paused or not, and wait until a time or not, and reports whether that blocks or
-// frees it: then updateKey must be called. From the first time on that any key is paused or waits the
-// queue has fronts (see needFronts), so that this changes those of the key, and not its whole backlog.
-func (u *unit) holdKey(key string, paused bool, until int64) (changes bool) {
+// changeKey changes whether a key is paused and until when it waits, and reports whether that blocks
+// or frees it: then updateKey must be called. From the first time on that any key is paused or waits
+// the queue has fronts (see needFronts), so that this changes those of the key, and not its whole
+// backlog.
+func (u *unit) changeKey(key string, change func(k *Key)) (changes bool) {
 	k := u.key(key)
-	if k.Paused == paused && k.Until == until {
+	was := *k
+	change(k)
+	k.Settle(u.q.settings.KeyRate, u.now)
+	if k.Paused == was.Paused && k.Wait == was.Wait {
 		return false
 	}
-	u.needExclusive()
-	was := k.IsHeld()
-	k.Paused, k.Until = paused, until
 	u.unsaved[k] = true
-	u.schedule(until)
-	switch {
-	case was == k.IsHeld():
-		return false
-	case was:
-		u.head.PausedKeys--
-	default:
-		u.head.PausedKeys++
+	u.schedule(k.Until)
+	if k.IsPaused() != was.IsPaused() {
+		u.needExclusive()
+		u.headChanged = true
+		if u.head.PausedKeys--; k.IsPaused() {
+			u.head.PausedKeys += 2
+		}
 	}
-	u.headChanged = true
-	return true
+	return k.IsHeld() != was.IsHeld()
 }
 
-// waitKey has a key wait until a time, unless it waits for longer, and reports what holdKey does.
+// waitKey has a key wait until a time, unless it waits for longer, and reports what changeKey does.
 func (u *unit) waitKey(key string, until int64) (changes bool) {
-	k := u.key(key)
-	return u.holdKey(key, k.Paused, max(until, k.Until))
+	return u.changeKey(key, func(k *Key) { k.Hold = max(k.Hold, until) })
 }
 
 // endWait has a key wait no more, if it has waited long enough.
 func (u *unit) endWait(key string) {
-	if k := u.key(key); k.Until != 0 && k.Until <= u.now && u.holdKey(key, k.Paused, 0) {
+	if k := u.key(key); k.Until != 0 && k.Until <= u.now && u.changeKey(key, func(*Key) {}) {
 		u.updateKey(key)
+		u.changed = true
 	}
+}
+
+// spend takes the tokens of an attempt out of the bucket of its key, before updateFront, which hides
+// the key if there are none left. refund puts them back, before the task is.
+func (u *unit) spend(r *Row) {
+	if rate := u.q.settings.KeyRate; rate.Limit > 0 {
+		u.changeKey(r.Key, func(k *Key) { k.Spend(rate, u.tokens(r), u.now) })
+	}
+}
+
+func (u *unit) refund(r *Row) {
+	if rate := u.q.settings.KeyRate; rate.Limit > 0 {
+		u.changeKey(r.Key, func(k *Key) { k.Refund(rate, u.tokens(r), u.now) })
+	}
+}
+
+// tokens returns how many an attempt of a task takes.
+func (u *unit) tokens(r *Row) int64 {
+	if !u.q.costs {
+		return 1
+	}
+	return r.Cost
 }
 
 // updateKey hides or shows the fronts of a key that is blocked or free now.

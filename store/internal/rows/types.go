@@ -102,19 +102,22 @@ func Count(tasks *[driver.Held + 1]int, from, to driver.State) {
 	}
 }
 
-// Key is a row of the table of keys. There is one for each key that is paused or waits, and in queues
-// that count by key also for each key that has tasks.
+// Key is a row of the table of keys. There is one for each key that is paused or waits or whose
+// bucket is not full, and in queues that count by key also for each key that has tasks.
 type Key struct {
 	Key    string
 	Weight int
 	Tasks  [driver.Held + 1]int // by state, and all at 0
 	Paused bool
-	Until  int64 // when it has waited long enough; 0 if it does not wait
+	life.Wait
 	Oldest int64 // not in the table: the least Created of those Ready or Delayed, from KeyStats
 }
 
 // IsHeld reports whether no task of the key is to be taken, because the key is paused or waits.
-func (k *Key) IsHeld() bool { return k.Paused || k.Until != 0 }
+func (k *Key) IsHeld() bool { return k.Paused || k.Waits }
+
+// IsPaused reports whether that is so by a call, and not only because of a rate.
+func (k *Key) IsPaused() bool { return k.Paused || k.Hold != 0 }
 
 // Served is a row of the table of lines that were served: in queues whose newcomers join the round,
 // and where tasks have costs, of lines that have used rounds to come. Its Round and Used are the

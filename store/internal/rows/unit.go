@@ -222,16 +222,17 @@ func (u *unit) key(key string) *Key {
 	return u.head.keys[key]
 }
 
+// keysWait reports whether any key may be paused or wait.
+func (u *unit) keysWait() bool { return u.head.PausedKeys > 0 || u.q.settings.KeyRate.Limit > 0 }
+
 // isHeld reports whether a key is paused or waits. One that has waited long enough does so until
 // endWait is called.
-func (u *unit) isHeld(key string) bool { return u.head.PausedKeys > 0 && u.key(key).IsHeld() }
+func (u *unit) isHeld(key string) bool { return u.keysWait() && u.key(key).IsHeld() }
 
 // blocked tells whether no task of a key can be taken.
 func (u *unit) blocked(key string) bool {
-	if u.q.limitsInFlight && u.key(key).Tasks[driver.Taken] >= u.q.settings.MaxInFlightPerKey {
-		return true
-	}
-	return u.isHeld(key)
+	most := u.q.settings.MaxInFlightPerKey
+	return most > 0 && u.key(key).Tasks[driver.Taken] >= most || u.isHeld(key)
 }
 
 // number returns one that was never used before.

@@ -16,7 +16,7 @@ type work struct {
 
 	Time      int64  `json:",omitempty"` // of endGroup: when it has happened
 	Cancelled bool   `json:",omitempty"` // of endGroup
-	Dropped   bool   `json:",omitempty"` // of deleteGroup: the outcome of its tasks
+	Dropped   bool   `json:",omitempty"` // of deleteGroup: the outcome of its tasks; of forgetCounts: the buckets are full
 	Before    uint64 `json:",omitempty"` // tasks with this id and greater ones were put later
 	From, To  uint64 `json:",omitempty"` // of moveLeases: the numbers of the consumer
 

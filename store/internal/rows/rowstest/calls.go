@@ -223,7 +223,7 @@ func (v *views) others(c rows.Calls) {
 		{1, func() {
 			_, _, _ = c.Deletable(driver.ListOptions{Key: new(v.values.of(v.values.keys)), Kind: pick(v.rnd, nil, new(v.values.of(v.values.kinds)))}, v.values.count())
 		}},
-		{1, func() { _, _ = c.Times() }},
+		{1, func() { _, _ = c.Times(v.chance(2)) }},
 		{1, func() { _, _, _ = c.CountKeys("", 2) }},
 		{1, func() { _, _ = c.Counts() }},
 		{1, func() { _, _ = c.AnyReady(v.values.filter()) }},
@@ -263,7 +263,8 @@ func (v *views) save(c rows.Calls) {
 
 func (v *views) keys(c rows.Calls) {
 	k := &rows.Key{
-		Key: v.values.of(v.values.keys), Weight: 1 + v.rnd.IntN(3), Paused: v.chance(2), Until: v.values.time(),
+		Key: v.values.of(v.values.keys), Weight: 1 + v.rnd.IntN(3), Paused: v.chance(2),
+		Wait: life.Wait{Hold: v.values.time(), Full: v.values.time(), Until: v.values.time(), Waits: v.chance(2)},
 	}
 	for range v.rnd.IntN(3) {
 		n := pick(v.rnd, 1, 1<<29)

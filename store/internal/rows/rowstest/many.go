@@ -54,7 +54,7 @@ func testMany(t *testing.T, db rows.DB) {
 		if !slices.Equal(found, []uint64{consumer.Number}) {
 			t.Errorf("Renew returned %d, want those that exist: %d", found, consumer.Number)
 		}
-		next, err := v.Times()
+		next, err := v.Times(true)
 		ok(t, "Times", err)
 		equal(t, "the deadline after Renew", next.Deadline, 5)
 	})

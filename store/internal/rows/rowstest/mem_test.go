@@ -85,7 +85,7 @@ func TestFailedTransaction(t *testing.T) {
 	_, again := db.Again(err)
 	require.True(t, again)
 	db.Fail(nil)
-	_, err = v.Times()
+	_, err = v.Times(true)
 	require.ErrorIs(t, err, rowstest.ErrAgain)
 	require.ErrorIs(t, tx.Commit(), rowstest.ErrAgain)
 	tx.Rollback()

@@ -50,8 +50,8 @@ func Walk(t *testing.T, db rows.DB, queue string) string {
 		return err.Error()
 	}
 	s := &w.settings
-	w.frontsOnly = s.Fronts || s.KeepPlace || s.MaxInFlightPerKey > 0
-	w.countsKeys = s.KeepPlace && s.MaxInFlightPerKey == 0 && db.Traits().Optimistic || s.KeyCapacity < s.Capacity || s.Crowded
+	w.frontsOnly = s.Fronts || s.KeepPlace || w.limitsInFlight()
+	w.countsKeys = s.KeepPlace && !w.limitsInFlight() && db.Traits().Optimistic || s.KeyCapacity < s.Capacity || s.Crowded
 	w.all, err = w.v.List(driver.ListOptions{Limit: math.MaxInt32})
 	ok(t, "List", err)
 	for _, k := range storetest.Keys {
@@ -96,7 +96,9 @@ func (w *walker) blocked(key string) bool {
 	return k != nil && (k.IsHeld() || w.settings.MaxInFlightPerKey > 0 && k.Tasks[driver.Taken] >= w.settings.MaxInFlightPerKey)
 }
 
-func (w *walker) limitsInFlight() bool { return w.settings.MaxInFlightPerKey > 0 }
+func (w *walker) limitsInFlight() bool {
+	return w.settings.MaxInFlightPerKey > 0 || w.settings.KeyRate.Limit > 0
+}
 
 func (w *walker) walkKeys() {
 	paused := 0
@@ -127,10 +129,10 @@ func (w *walker) walkKeys() {
 			w.check(!w.limitsInFlight() && !w.countsKeys || tasks[0] == 0, "key %s has tasks, but no row", name)
 			continue
 		}
-		if k.IsHeld() {
+		if k.IsPaused() {
 			paused++
 		}
-		w.check(k.IsHeld() || (w.countsKeys || w.limitsInFlight()) && tasks[0] > 0, "key %s has a row for nothing", name)
+		w.check(k.Paused || k.Until != 0 || (w.countsKeys || w.limitsInFlight()) && tasks[0] > 0, "key %s has a row for nothing", name)
 		if !w.countsKeys && !w.limitsInFlight() {
 			tasks = [driver.Held + 1]int{}
 		}

@@ -1,0 +1,171 @@
+package storetest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/task"
+)
+
+// perSecond is a KeyRate of one attempt a second.
+func perSecond(burst int) options {
+	return options{KeyRate: task.Rate{Limit: 1, Burst: burst}, CountKeys: 10}
+}
+
+var rateCases = []testCase{
+	{"Burst", "there are Burst tokens at first, and Limit more of them a second", func(e *env) {
+		for _, change := range []func(o *options){
+			func(*options) {},
+			func(o *options) { o.KeepPlace = true },
+			func(o *options) { o.MaxInFlightPerKey = 4 },
+			func(o *options) { o.Quantum = 1 },
+		} {
+			o := perSecond(2)
+			change(&o)
+			q := e.openIn(e.store, "queue", o)
+			q.put("a1 a2 a3 b1")
+			q.one("a4", task.PutOptions{Priority: 1})
+			q.order("a1 b1 a2")
+			q.goesOn("a3", second).ack()
+			q.order("a4")
+			time.Sleep(time.Hour)
+			q.put("a1 a2 a3")
+			q.order("a1 a2")
+			e.ok(q.Drop(ctx))
+		}
+	}},
+	{"Rate", "A key that has no token waits until it gets one", func(e *env) {
+		q, start := e.open(perSecond(0)), time.Now()
+		q.put("a1 a2 a3 a4 a5")
+		for i := range 5 {
+			take := q.taking()
+			time.Sleep(time.Duration(min(i, 1)) * second)
+			l := take.returns(nil)
+			e.at("goes on", take.at, start, time.Duration(i)*second)
+			l.ack()
+		}
+	}},
+	{"Untried", "A task that is handed back untried gives its tokens back", func(e *env) {
+		q := e.open(perSecond(2))
+		q.put("a1 a2 a3")
+		l := q.takes("a1 a2")
+		take := q.taking()
+		take.waits()
+		l[0].back()
+		got(take, "a1").ack()
+		c := q.consumer(task.Filter{})
+		time.Sleep(second)
+		c.takes("a3")
+		q.one("a4", task.PutOptions{})
+		q.none()
+		c.close()
+		q.order("a3")
+		q.goesOn("a4", second)
+	}},
+	{"Tried", "one that failed, was snoozed or whose lease was lost does not", func(e *env) {
+		for _, end := range []func(l *lease){
+			func(l *lease) { l.release(0) },
+			func(l *lease) { l.fail(errOops) },
+			func(l *lease) { l.snooze(0) },
+			func(l *lease) { e.ok(l.Repeat(ctx, 0)) },
+			func(l *lease) { e.ok(l.HoldKey(ctx, errOops, 1)); time.Sleep(1) },
+			func(*lease) { time.Sleep(100 * time.Millisecond) },
+		} {
+			o := perSecond(1)
+			o.TTR = 100 * time.Millisecond
+			q := e.openIn(e.store, "queue", o)
+			q.put("a1 a2")
+			end(q.first("a1"))
+			q.none()
+			time.Sleep(second)
+			q.taking().returns(nil)
+			q.none()
+			e.ok(q.Drop(ctx))
+		}
+	}},
+	{"Cost", "with a Quantum as many as its task costs", func(e *env) {
+		o := perSecond(10)
+		o.Quantum = 1
+		q := e.open(o)
+		q.costing(9, "a1")
+		q.costing(5, "a2 a3")
+		q.takes("a1 a2")[1].back() // it has one token of 5
+		q.takes("a2")
+		q.none()
+		q.goesOn("a3", 5*second)
+	}},
+	{"Kept", "A task that is handed back untried gives its tokens back", func(e *env) {
+		q := e.open(perSecond(2))
+		q.put("a1")
+		q.first("a1").ack()
+		for i := range 1200 * few(5) / 5 {
+			_, err := q.Put(ctx, fmt.Sprint("key ", i), "", task.PutOptions{})
+			e.ok(err)
+			t, _, err := q.TryTake(ctx)
+			e.ok(err)
+			e.ok(t.Ack(ctx))
+		}
+		q.put("a2 a3")
+		q.order("a2")
+		q.goesOn("a3", second)
+	}},
+	{"Resume", "ResumeKey undoes PauseKey and HoldKey", func(e *env) {
+		q, start := e.open(perSecond(1)), time.Now()
+		ids := q.put("a1 a2 a3")
+		q.first("a1").ack()
+		q.hold("a", 10*second)
+		e.ok(q.ResumeKey(ctx, "a"))
+		q.none()
+		_, err := q.TakeID(ctx, ids[1])
+		e.is(err, task.ErrBlocked)
+		stats, err := q.KeyStats(ctx, 1, fairq.ByBacklog)
+		e.ok(err)
+		e.at("WaitsUntil", stats[0].WaitsUntil, start, second)
+		time.Sleep(second)
+		_, err = q.TakeID(ctx, ids[2])
+		e.ok(err)
+		q.goesOn("a2", second)
+	}},
+	{"HoldAndRate", "waits until it gets one, as with HoldKey", func(e *env) {
+		q := e.open(perSecond(1))
+		q.put("a1 a2 a3")
+		l := q.first("a1")
+		q.hold("a", second/2)
+		time.Sleep(second / 4)
+		l.back() // the rate is no reason any more
+		q.none()
+		time.Sleep(second / 4)
+		q.takes("a1")
+		q.hold("a", 3*second)
+		q.goesOn("a2", 3*second)
+	}},
+}
+
+// rateElsewhere is about processes that share a store.
+var rateElsewhere = []testCase{
+	{"Died", "KeyRate is how many attempts of a key may begin; it is the queue's", func(e *env) {
+		q := e.open(perSecond(2))
+		q.put("a1 a2 a3 b1")
+		q.takes("a1 b1 a2")
+		e.kill()
+		other := e.openIn(e.reopen(), "queue", perSecond(2))
+		other.none()
+		time.Sleep(second)
+		other.takes("a3")
+	}},
+	{"Changed", "KeyRate is how many attempts of a key may begin; it is the queue's", func(e *env) {
+		q := e.open(perSecond(1))
+		q.put("a1 a2 a3 a4")
+		q.first("a1").ack()
+		q.hold("b", second)
+		q.close()
+		other := e.reopenAs(e.reopen(), "queue", perSecond(2))
+		other.put("b1")
+		other.order("a2 a3")
+		time.Sleep(second)
+		left, err := other.TakeBatch(ctx, 3)
+		e.ok(err)
+		equal(e, "tasks", len(left), 2)
+	}},
+}
