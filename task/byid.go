@@ -10,15 +10,15 @@ import (
 )
 
 // TakeID takes the task of that id, out of order and without waiting, and without a turn of its
-// key: if it is handed back it queues up like new work, unless the queue is one with KeepPlace. A
-// task that is delayed or buried is made ready first, as at the end of its delay or by Kick. TakeID
-// returns [ErrNotFound] if there is no such task, [ErrTaken] if somebody has it, and [ErrBlocked]
-// if it cannot be taken now.
+// key: a task that is handed back queues like new work, unless the queue has KeepPlace. A delayed
+// or buried task becomes ready first, as at the end of its delay or by Kick. TakeID returns
+// [ErrNotFound] if there is no such task, [ErrTaken] if it is taken, and [ErrBlocked] if it cannot
+// be taken now.
 func (q *Queue[V]) TakeID(ctx context.Context, id ID) (*Task[V], error) {
 	return q.self.TakeID(ctx, id)
 }
 
-// Peek returns a task, in whatever state it is. It returns [ErrNotFound] if there is none.
+// Peek returns a task in any state. It returns [ErrNotFound] if there is none.
 func (q *Queue[V]) Peek(ctx context.Context, id ID) (*Task[V], error) {
 	if err := q.notifier.over(); err != nil {
 		return nil, err
@@ -27,9 +27,9 @@ func (q *Queue[V]) Peek(ctx context.Context, id ID) (*Task[V], error) {
 	return t, named(err, "task", id)
 }
 
-// Find returns the task with that unique key, in whatever state it is. It returns [ErrNotFound] if
-// there is none. As ids are never used again, what is done to it by its id is never done to another
-// one that has got the unique key meanwhile.
+// Find returns the task with that unique key, in any state. It returns [ErrNotFound] if there is
+// none. A later call by the id of the task never changes another task that has got the unique key
+// since, because ids are never used again.
 func (q *Queue[V]) Find(ctx context.Context, uniqueKey string) (*Task[V], error) {
 	if err := q.notifier.over(); err != nil {
 		return nil, err
@@ -55,14 +55,13 @@ func (q *Queue[V]) KickID(ctx context.Context, id ID) error {
 	return q.change(ctx, id, driver.KickOne, nil, false)
 }
 
-// Bury buries a task, in whatever state it is. A lease on it is lost. It returns [ErrNotFound] if
-// there is none.
+// Bury buries a task in any state. A lease on it is lost. Bury returns [ErrNotFound] if there is
+// no such task.
 func (q *Queue[V]) Bury(ctx context.Context, id ID, reason error) error {
 	return q.change(ctx, id, driver.BuryOne, buryError(reason), false)
 }
 
-// BuryUnlessTaken is Bury, but of a task that is taken it changes nothing and returns [ErrTaken].
-// Nobody can take the task between the look and the change.
+// BuryUnlessTaken is Bury, but leaves a taken task as it is and returns [ErrTaken]. It is atomic.
 func (q *Queue[V]) BuryUnlessTaken(ctx context.Context, id ID, reason error) error {
 	return q.change(ctx, id, driver.BuryOne, buryError(reason), true)
 }
@@ -74,25 +73,27 @@ func buryError(reason error) *Error {
 	return newError(reason)
 }
 
-// Delete removes a task, in whatever state it is. A lease on it is lost. It returns [ErrNotFound]
-// if there is none.
+// Delete removes a task in any state. A lease on it is lost. Delete returns [ErrNotFound] if there
+// is no such task.
 func (q *Queue[V]) Delete(ctx context.Context, id ID) error {
 	return q.change(ctx, id, driver.Delete, nil, false)
 }
 
-// DeleteUnlessTaken is Delete, but of a task that is taken it changes nothing and returns [ErrTaken].
+// DeleteUnlessTaken is Delete, but leaves a taken task as it is and returns [ErrTaken].
 func (q *Queue[V]) DeleteUnlessTaken(ctx context.Context, id ID) error {
 	return q.change(ctx, id, driver.Delete, nil, true)
 }
 
-func (q *Queue[V]) change(ctx context.Context, id ID, change driver.Change, reason *Error, unlessTaken bool) error {
+func (q *Queue[V]) change(
+	ctx context.Context, id ID, change driver.Change, reason *Error, unlessTaken bool,
+) error {
 	if err := q.notifier.over(); err != nil {
 		return err
 	}
 	return named(q.backend.Change(ctx, id, change, unlessTaken, reason), "task", id)
 }
 
-// named says in an ErrNotFound of a store what was not found.
+// named adds to an ErrNotFound of a store the thing that was not found.
 func named(err error, what string, name any) error {
 	if errors.Is(err, ErrNotFound) {
 		return fmt.Errorf("%w: %s %v", ErrNotFound, what, name)

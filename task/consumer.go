@@ -11,16 +11,15 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// Consumer is one who takes tasks, and owns the leases on them. A [Queue] can have any number;
-// Queue.NewConsumer and Queue.ResumeConsumer make one. Of the zero Consumer no call makes sense: it
-// returns an [ErrInvalid], or panics if it cannot return an error. All methods may be called at any
-// time by any goroutine.
+// Consumer takes tasks, and owns the leases on them. A [Queue] can have any number;
+// Queue.NewConsumer and Queue.ResumeConsumer make one. Calls of the zero Consumer return an
+// [ErrInvalid], or panic if they cannot return an error. All methods are safe for concurrent use.
 type Consumer[V any] struct {
 	queue        *Queue[V]
 	handle       driver.Handle
 	number       int // in the order in which the consumers of the queue were made
 	state        consumerState
-	disconnected atomic.Bool // it keeps what it holds
+	disconnected atomic.Bool // it keeps its tasks
 }
 
 func (q *Queue[V]) newConsumer(h driver.Handle, filter Filter) *Consumer[V] {
@@ -32,7 +31,7 @@ func (q *Queue[V]) newConsumer(h driver.Handle, filter Filter) *Consumer[V] {
 	}
 	q.mu.Lock()
 	older := q.consumers[h.ID]
-	if older != nil && older.handle.Epoch > h.Epoch { // it was resumed again meanwhile
+	if older != nil && older.handle.Epoch > h.Epoch { // it was resumed again since
 		older = c
 	} else {
 		q.made++
@@ -47,20 +46,22 @@ func (q *Queue[V]) newConsumer(h driver.Handle, filter Filter) *Consumer[V] {
 	return c
 }
 
-// NewConsumer returns a consumer that holds nothing, and takes what the filter passes. The caller
-// must Close it, or Disconnect: until then the Queue keeps some 260 bytes for it.
+// NewConsumer returns a consumer that takes the tasks that the filter passes. The caller must
+// Close or Disconnect it: until then the Queue keeps some 260 bytes for it.
 func (q *Queue[V]) NewConsumer(filter Filter) *Consumer[V] {
 	return q.newConsumer(driver.Handle{ID: rand.Text()}, filter)
 }
 
-// ResumeConsumer returns the consumer of that id, which has disconnected or whose process has died,
-// and the tasks that it holds. It returns [ErrNotFound] if they have been handed back, because
-// Options.Grace is over.
+// ResumeConsumer returns the consumer of that id, which has disconnected or whose process has
+// died, and the tasks that it holds. It returns [ErrNotFound] if these have been handed back,
+// because Options.Grace is over.
 //
-// Who had the consumer before has it no more, here or in another process, whether it has
-// disconnected or not: calls of its Consumer change nothing and return [ErrResumed], unless that is
-// closed, and those of its tasks return [ErrLeaseLost].
-func (q *Queue[V]) ResumeConsumer(ctx context.Context, id string, filter Filter) (*Consumer[V], []*Task[V], error) {
+// The former owner loses the consumer, here or in another process, even if it has not
+// disconnected: calls of its Consumer change nothing and return [ErrResumed], unless that is
+// closed, and calls of its tasks return [ErrLeaseLost].
+func (q *Queue[V]) ResumeConsumer(
+	ctx context.Context, id string, filter Filter,
+) (*Consumer[V], []*Task[V], error) {
 	if err := q.notifier.over(); err != nil {
 		return nil, nil, err
 	}
@@ -82,7 +83,7 @@ func (q *Queue[V]) ResumeConsumer(ctx context.Context, id string, filter Filter)
 // ID returns the name by which the consumer can be resumed.
 func (c *Consumer[V]) ID() string { return c.handle.ID }
 
-// SetFilter changes which tasks the consumer takes, also in calls that are waiting.
+// SetFilter replaces the filter of the consumer, even for waiting calls.
 func (c *Consumer[V]) SetFilter(filter Filter) {
 	n := c.queue.notifier
 	n.mu.Lock()
@@ -143,7 +144,7 @@ func (c *Consumer[V]) TakeID(ctx context.Context, id ID) (*Task[V], error) {
 	if err := c.took(ctx); err != nil {
 		return nil, err
 	}
-	t, bad := c.task(&r)
+	t, bad := c.newTaken(&r)
 	if bad != nil {
 		return nil, errors.Join(bad, t.Bury(ctx, bad))
 	}
@@ -174,8 +175,10 @@ func checkBatch(n int) error {
 	return nil
 }
 
-// takeSome takes as many tasks as there are records, or fewer, none if there is none.
-func (c *Consumer[V]) takeSome(ctx context.Context, by *driver.Taker, records []driver.Record) ([]*Task[V], error) {
+// takeSome takes up to len(records) tasks.
+func (c *Consumer[V]) takeSome(
+	ctx context.Context, by *driver.Taker, records []driver.Record,
+) ([]*Task[V], error) {
 	for {
 		got, err := c.queue.backend.Take(ctx, by, records)
 		if err != nil || got == 0 {
@@ -200,8 +203,11 @@ func (c *Consumer[V]) tryTake(ctx context.Context) (*Task[V], error) {
 	return c.takeOne(ctx, &c.state.filter.Load().Taker, nil)
 }
 
-// takeOne takes a task, nil if there is none. It returns t then, or a new one if t is nil.
-func (c *Consumer[V]) takeOne(ctx context.Context, by *driver.Taker, t *Task[V]) (*Task[V], error) {
+// takeOne takes a task into t, or into a new Task if t is nil, and returns it, nil if there is
+// none.
+func (c *Consumer[V]) takeOne(
+	ctx context.Context, by *driver.Taker, t *Task[V],
+) (*Task[V], error) {
 	for {
 		a, err := c.queue.backend.TakeOne(ctx, by)
 		if a.ID == 0 || err != nil {
@@ -219,9 +225,11 @@ func (c *Consumer[V]) takeOne(ctx context.Context, by *driver.Taker, t *Task[V])
 	}
 }
 
-// begin makes t the task that was taken. If its payload cannot be decoded it is buried, and ok is
-// false.
-func (c *Consumer[V]) begin(ctx context.Context, t *Task[V], a *driver.Attempt) (ok bool, err error) {
+// begin makes t the task that was taken. If its payload cannot be decoded, begin buries the task,
+// and ok is false.
+func (c *Consumer[V]) begin(
+	ctx context.Context, t *Task[V], a *driver.Attempt,
+) (ok bool, err error) {
 	if c.over() != nil {
 		return false, c.took(ctx)
 	}
@@ -235,20 +243,20 @@ func (c *Consumer[V]) begin(ctx context.Context, t *Task[V], a *driver.Attempt) 
 	return true, nil
 }
 
-// task makes a task of a record that was taken. If its payload cannot be decoded, it returns an
-// error.
-func (c *Consumer[V]) task(r *driver.Record) (*Task[V], error) {
+// newTaken makes a task of a record that was taken. It returns an error if its payload cannot be
+// decoded.
+func (c *Consumer[V]) newTaken(r *driver.Record) (*Task[V], error) {
 	t, a := new(Task[V]), r.Attempt()
 	t.begin(&a, c)
 	return t, c.queue.fill(t, a.Payload)
 }
 
 // AckAndTake is done.Ack, and then TryTake, as one call of the store: in memory it takes the lock
-// once, and in a database there is one transaction instead of two. It writes the task into next,
-// which is a zero one before, and stays so if it has none to write. If it returns an error, nothing
-// has happened. If it was acked and there is no other task, ok is false; also if others wait for
-// one, or if TryTake would return an error. The task that is done must be one of the same Queue,
-// by whichever consumer. A call that is made within a transaction of the caller's own returns an
+// once, and in a database it makes one transaction instead of two. It writes the taken task into
+// next, which must be a zero Task. If it returns an error, nothing has happened. If done was acked
+// and no task was taken, ok is false and next stays zero: no task is ready, other callers wait for
+// one, or TryTake would return an error. The task done must be of the same Queue, and may be of
+// any of its consumers. Within a transaction of the caller's own AckAndTake returns an
 // [ErrInvalid].
 func (c *Consumer[V]) AckAndTake(ctx context.Context, done, next *Task[V]) (ok bool, err error) {
 	if err := c.check(ctx); err != nil {
@@ -264,7 +272,8 @@ func (c *Consumer[V]) AckAndTake(ctx context.Context, done, next *Task[V]) (ok b
 	if q.notifier.takersWaiting.Load() > 0 || c.over() != nil {
 		return false, done.Ack(ctx)
 	}
-	state, a, err := q.backend.SettleAndTakeOne(ctx, done.lease(), driver.Settlement{}, &c.state.filter.Load().Taker)
+	by := &c.state.filter.Load().Taker
+	state, a, err := q.backend.SettleAndTakeOne(ctx, done.lease(), driver.Settlement{}, by)
 	if err == nil {
 		done.state = state
 	}
@@ -282,11 +291,11 @@ func (c *Consumer[V]) AckAndTake(ctx context.Context, done, next *Task[V]) (ok b
 	return ok, nil
 }
 
-// over returns why the consumer cannot be used any more, nil if it can.
+// over returns the error of a consumer that cannot be used any more, nil if it can.
 func (c *Consumer[V]) over() error { return c.queue.notifier.overFor(&c.state) }
 
-// took is called with what was just taken. If the queue or the consumer has been closed meanwhile,
-// that was too late to be handed back with the rest, so it hands it back.
+// took is called after a call has taken tasks. If the queue or the consumer was closed during the
+// call, Close has not handed these tasks back, so took does.
 func (c *Consumer[V]) took(ctx context.Context) error {
 	err := c.over()
 	if err != nil && !c.disconnected.Load() {
@@ -295,22 +304,22 @@ func (c *Consumer[V]) took(ctx context.Context) error {
 	return err
 }
 
-// tasks makes tasks of records. Those whose payloads cannot be decoded are buried.
+// tasks makes tasks of records. It buries tasks whose payloads cannot be decoded.
 func (c *Consumer[V]) tasks(ctx context.Context, records []driver.Record) []*Task[V] {
 	tasks := make([]*Task[V], 0, len(records))
 	for i := range records {
-		t, bad := c.task(&records[i])
+		t, bad := c.newTaken(&records[i])
 		if bad == nil {
 			tasks = append(tasks, t)
 		} else {
-			_ = t.Bury(ctx, bad) // if that fails, it is still held, until the consumer is closed
+			_ = t.Bury(ctx, bad) // if that fails, the consumer holds it until it is closed
 		}
 	}
 	return tasks
 }
 
-// ReleaseAll hands back what the consumer holds, as Close does; the attempts do not count. It goes
-// on taking.
+// ReleaseAll hands back all tasks that the consumer holds, as Close does; the attempts do not
+// count. The consumer can take further tasks.
 func (c *Consumer[V]) ReleaseAll(ctx context.Context) error {
 	if err := c.check(ctx); err != nil {
 		return err
@@ -321,13 +330,13 @@ func (c *Consumer[V]) ReleaseAll(ctx context.Context) error {
 	return c.queue.backend.Return(ctx, c.handle)
 }
 
-// Close hands back what the consumer holds; the attempts do not count. It cannot be used any more
-// then, and calls that wait return [ErrClosed]. If it returns an error it can be called again; if
-// it has not, that does nothing.
+// Close hands back all tasks that the consumer holds, and ends it; the attempts do not count.
+// Waiting and later calls return [ErrClosed]. After an error Close can be called again; after
+// success a second call does nothing.
 func (c *Consumer[V]) Close(ctx context.Context) error { return c.leave(ctx, false) }
 
-// Disconnect gives up the consumer, but what it holds is handed back only after Options.Grace.
-// Until then Queue.ResumeConsumer gets it back, with the id.
+// Disconnect ends the consumer, but hands its tasks back only after Options.Grace. Until then
+// Queue.ResumeConsumer can resume it by its ID.
 func (c *Consumer[V]) Disconnect(ctx context.Context) error {
 	return c.leave(ctx, true)
 }
@@ -342,7 +351,7 @@ func (c *Consumer[V]) leave(ctx context.Context, disconnects bool) error {
 	switch {
 	case over == nil:
 		over = n.over()
-	case errors.Is(over, ErrClosed): // it is told once more, unless it was
+	case errors.Is(over, ErrClosed): // dismiss again, in case it has failed
 		over = nil
 	}
 	if over != nil {
@@ -353,7 +362,7 @@ func (c *Consumer[V]) leave(ctx context.Context, disconnects bool) error {
 	c.endLocked(ErrClosed)
 	n.mu.Unlock()
 	err := c.queue.dismiss(ctx, c)
-	if errors.Is(err, ErrResumed) { // by a Queue that is not this one
+	if errors.Is(err, ErrResumed) { // by another Queue
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		c.endLocked(ErrResumed)
@@ -361,14 +370,14 @@ func (c *Consumer[V]) leave(ctx context.Context, disconnects bool) error {
 	return err
 }
 
-// endLocked says why the consumer cannot be used any more.
+// endLocked ends the consumer: its calls return why from now on.
 func (c *Consumer[V]) endLocked(why error) {
 	c.state.why.Store(&why)
 	c.queue.notifier.takers.signalEnded(&c.state)
 }
 
-// dismiss tells the backend that a consumer has left, if it has not been told. ErrResumed says that
-// it is somebody else's now.
+// dismiss makes the backend end a consumer, once. ErrResumed means that another Queue or process
+// has resumed it.
 func (q *Queue[V]) dismiss(ctx context.Context, c *Consumer[V]) error {
 	q.mu.Lock()
 	here := q.consumers[c.handle.ID] == c

@@ -9,10 +9,10 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// What calls return of package fairq, by the same names here.
+// Errors of package fairq that calls here return.
 var (
-	// ErrFull is returned when the queue is full, or has as many tasks of the key as it may. The
-	// error is a [*FullError].
+	// ErrFull is returned when the queue is full, or the key is at its limit. The error is a
+	// [*FullError].
 	ErrFull = fairq.ErrFull
 
 	// ErrKeyFull is returned when the queue has as many tasks of the key as Options.KeyCapacity
@@ -26,16 +26,15 @@ var (
 	ErrCost = fairq.ErrCost
 )
 
-// FullError says how full the queue was. [errors.Is] reports it as [ErrFull], and if Key is true as
-// [ErrKeyFull] too.
+// FullError has the length and the limit of the queue. [errors.Is] reports it as [ErrFull], and if
+// PerKey is true as [ErrKeyFull] too.
 type FullError = fairq.FullError
 
-// Error is why a task failed: what is recorded with it, and what Wait returns: a Message, and a
-// Code, an int that means what the program says.
+// Error is the reason of a failure: a Message, and a Code of the program's choice. The store
+// records it with the task, and Wait returns it.
 type Error = driver.Error
 
-// FieldError says which value makes no sense, and what its limit is. [errors.Is] reports it as
-// [ErrInvalid].
+// FieldError names an invalid value and its limit. [errors.Is] reports it as [ErrInvalid].
 type FieldError = driver.FieldError
 
 func invalid(field string, value any, limit string) *FieldError {
@@ -43,33 +42,32 @@ func invalid(field string, value any, limit string) *FieldError {
 }
 
 var (
-	// ErrInvalid is returned when an argument or an option makes no sense. The error is a
-	// [*FieldError].
+	// ErrInvalid is returned for an invalid argument or option. The error is a [*FieldError].
 	ErrInvalid = driver.ErrInvalid
 
 	// ErrNotFound is returned when there is no such task, consumer, group or unique key.
 	ErrNotFound = driver.ErrNotFound
 
-	// ErrLeaseLost is returned when a task is not held any more: it has been settled, its lease has
-	// run out, its consumer has left or was resumed, or it was deleted or buried by others.
+	// ErrLeaseLost is returned when the consumer no longer holds the task: the task was settled, its
+	// lease has expired, its consumer has left or was resumed, or another call deleted or buried it.
 	ErrLeaseLost = driver.ErrLeaseLost
 
-	// ErrUnknown is returned when a call may have been done or not: the answer of the database to
-	// its commit was lost, or ctx was done before there was one. The error is also the cause, such
-	// as context.DeadlineExceeded. Without ErrUnknown, a call that returns an error of the database
-	// or of its context has not been done. What such a call has taken is handed back.
+	// ErrUnknown is returned when a call may have happened: the answer of the database to its commit
+	// was lost, or ctx was done before the answer. The error also wraps the cause, such as
+	// context.DeadlineExceeded. Without ErrUnknown, a call that returns an error of the database or
+	// of its context has not happened. The tasks that such a call has taken are handed back.
 	ErrUnknown = driver.ErrUnknown
 
-	// ErrResumed is returned by a consumer that somebody else has resumed with its id, and who has
-	// its tasks now. It is an ErrLeaseLost.
+	// ErrResumed is returned by a consumer that another caller has resumed by its ID, and with it its
+	// tasks. It is an ErrLeaseLost.
 	ErrResumed = driver.ErrResumed
 
 	// ErrDuplicate is returned when there is a task with this unique key.
 	ErrDuplicate = driver.ErrDuplicate
 
-	// ErrGroupCancelled is returned when a task is put into a cancelled group, or such a group is
-	// to be started. It is also the cause of the contexts of tasks whose group is cancelled while
-	// they are taken.
+	// ErrGroupCancelled is returned by calls that put a task into a cancelled group, or start such a
+	// group. It is also the cause of the contexts of tasks whose group is cancelled while they are
+	// taken.
 	ErrGroupCancelled = driver.ErrGroupCancelled
 
 	// ErrPanic is returned when a function of the Options panicked. The error is a [*PanicError].
@@ -81,11 +79,11 @@ var (
 	// ErrDropped is returned when the queue has been dropped.
 	ErrDropped = driver.ErrDropped
 
-	// ErrTaken is returned when somebody has the task: by DeleteUnlessTaken and the like, and by TakeID.
+	// ErrTaken is returned when the task is taken: by DeleteUnlessTaken and the like, and by TakeID.
 	ErrTaken = driver.ErrTaken
 
-	// ErrBlocked is returned when a task that is to be taken by its id cannot be: its group holds
-	// it, the queue or its key is paused or waits, or as many tasks of its key are taken as may be.
+	// ErrBlocked is returned by TakeID for a task that cannot be taken now: its group holds it, the
+	// queue or its key is paused or waits, or its key is at its limit.
 	ErrBlocked = driver.ErrBlocked
 
 	// ErrDeleted is returned by Wait when the task was deleted, truncated, evicted or cancelled
@@ -111,11 +109,11 @@ func newError(err error) *Error {
 	return &Error{Code: e.Code, Message: err.Error()}
 }
 
-// PanicError says which function panicked. [errors.Is] reports it as [ErrPanic], and if it panicked
-// with an error as that too.
+// PanicError names the function that panicked. [errors.Is] reports it as [ErrPanic], and also as
+// the value of the panic if that is an error.
 type PanicError struct {
 	Func  string // such as "Options.Weight"
-	Value any    // what it panicked with
+	Value any    // of the panic
 	Stack []byte // of the goroutine, as [debug.Stack] formats it
 }
 

@@ -10,10 +10,10 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// mostEvents is how many events a reader may be behind.
-const mostEvents = 1 << 16
+// maxUnread is the greatest number of events that a reader may be behind.
+const maxUnread = 1 << 16
 
-// reader is somebody who reads events. It is protected by notifier.mu.
+// reader is a loop that reads events. It is protected by notifier.mu.
 type reader struct {
 	events fairq.Queue[struct{}, Event]
 	missed uint64
@@ -21,7 +21,7 @@ type reader struct {
 }
 
 func (r *reader) add(of driver.Event) {
-	if r.events.Len() == mostEvents {
+	if r.events.Len() == maxUnread {
 		r.events.Pop()
 		r.missed++
 	}
@@ -42,7 +42,7 @@ func (r *reader) next() (e Event, ok bool) {
 	return e, ok
 }
 
-// events returns what happens from now on.
+// events returns the events from now on.
 func (n *notifier) events(ctx context.Context) iter.Seq[Event] {
 	r := &reader{some: make(chan struct{}, 1)}
 	n.mu.Lock()

@@ -12,7 +12,7 @@ import (
 type expiries struct {
 	wanted bool // there is an OnExpire
 
-	// mu protects all that follows. OnExpire is not called under it.
+	// mu protects all fields that follow. OnExpire is not called under it.
 	mu      sync.Mutex
 	records []driver.Record
 	handOut func(*driver.Record) // nil until the queue is open
@@ -36,7 +36,7 @@ func (x *expiries) add(r driver.Record) {
 	x.runLocked()
 }
 
-// start says how tasks are handed out. There may be some already.
+// start sets the function that hands out tasks. There may be some already.
 func (x *expiries) start(handOut func(*driver.Record)) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -44,7 +44,7 @@ func (x *expiries) start(handOut func(*driver.Record)) {
 	x.runLocked()
 }
 
-// runLocked sees to it that the goroutine runs if there is something to do.
+// runLocked starts the goroutine if it does not run and has tasks to hand out.
 func (x *expiries) runLocked() {
 	if x.done == nil && x.handOut != nil && len(x.records) > 0 {
 		x.done = make(chan struct{})
@@ -78,12 +78,12 @@ func (x *expiries) next() bool {
 	x.records[0] = driver.Record{}
 	x.records = x.records[1:]
 	x.mu.Unlock()
-	_ = guard("Options.OnExpire", func() { x.handOut(&r) }) // there is nobody who could be told
+	_ = guard("Options.OnExpire", func() { x.handOut(&r) }) // no caller could get the error
 	return true
 }
 
-// wait waits until all that has expired by now has been handed out, or returns the error of ctx if
-// that is done first.
+// wait waits until all tasks that have expired so far are handed out, or returns the error of ctx
+// if that is done first.
 func (x *expiries) wait(ctx context.Context) error {
 	x.mu.Lock()
 	done := x.done

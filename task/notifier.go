@@ -27,32 +27,32 @@ type notifier struct {
 	ctx      context.Context // done when the queue is over
 	cancel   context.CancelFunc
 
-	// How many there are who wait, to be read without the lock. Each of them adds itself before it
-	// looks whether it must wait, and who makes a change looks here after it. So one of the two
-	// sees the other. Interest.Waiting is the sum of those that change by addWaiting, and
-	// Interest.Listening is the readers of events and the contexts of leases.
+	// The numbers of waiting callers, which are read without the lock. A caller adds itself before it
+	// checks whether it must wait, and a change reads the number after it is made, so one of the two
+	// sees the other. Interest.Waiting is the sum of the numbers that addWaiting changes, and
+	// Interest.Listening counts the readers of events and the contexts of leases.
 	interest       driver.Interest
 	takersWaiting  atomic.Int32
 	puttersWaiting atomic.Int32
 	counting       atomic.Int32  // counts in counts
 	awaiting       atomic.Int32  // calls of wait, in waits
-	putting        atomic.Int32  // calls of Put that will look at calling
-	calling        atomic.Bool   // there are calls
+	putting        atomic.Int32  // calls of Put that will read calling
+	calling        atomic.Bool   // calls is not empty
 	refused        atomic.Uint64 // calls of admit that found others waiting for room
 
 	expiries expiries
 	learned  account.Means
 	prior    int64 // Options.PriorCost
 
-	// mu protects all that follows. No Backend is called under it.
+	// mu protects all fields that follow. No Backend is called under it.
 	mu       sync.Mutex
 	takers   takers
 	putters  putters
-	waits    map[ID][]chan error        // those who wait for a task to end
+	waits    map[ID][]chan error        // of callers that wait for a task to end
 	contexts map[uint64][]*leaseContext // by lease
 	readers  map[*reader]struct{}
 	counts   []*count
-	calls    []func()       // functions of Watches that are to be called
+	calls    []func()       // functions of Watches to call
 	due      time.Time      // when Tick must be called; zero for never
 	timer    chan struct{}  // wakes the goroutine that calls it; nil if it does not run
 	running  sync.WaitGroup // that goroutine
@@ -60,7 +60,8 @@ type notifier struct {
 
 func newNotifier(payload reflect.Type) *notifier {
 	n := &notifier{
-		payload: payload, waits: map[ID][]chan error{}, contexts: map[uint64][]*leaseContext{}, readers: map[*reader]struct{}{},
+		payload: payload, waits: map[ID][]chan error{}, contexts: map[uint64][]*leaseContext{},
+		readers: map[*reader]struct{}{},
 	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.putters.rooms = 1
@@ -129,7 +130,7 @@ func (n *notifier) Event(e driver.Event) {
 // Interest implements [driver.Notifier].
 func (n *notifier) Interest() *driver.Interest { return &n.interest }
 
-// addWaiting adds to one of those that count who waits.
+// addWaiting changes one of the numbers of waiting callers.
 func (n *notifier) addWaiting(to *atomic.Int32, more int32) {
 	to.Add(more)
 	n.interest.Waiting.Add(more)
@@ -174,7 +175,7 @@ func (n *notifier) Due(at time.Time) {
 	n.tickLocked()
 }
 
-// start says which backend it is that tells. It may have told something before.
+// start sets the backend, which may have made reports before.
 func (n *notifier) start(b driver.Backend) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -182,7 +183,7 @@ func (n *notifier) start(b driver.Backend) {
 	n.tickLocked()
 }
 
-// tickLocked sees to it that Tick is called when it is due.
+// tickLocked makes the goroutine call Tick when it is due.
 func (n *notifier) tickLocked() {
 	switch {
 	case n.backend == nil || n.due.IsZero():
@@ -193,15 +194,15 @@ func (n *notifier) tickLocked() {
 	default:
 		select {
 		case n.timer <- struct{}{}:
-		default: // it has not looked yet since the last time
+		default: // it has not seen the last signal yet
 		}
 	}
 }
 
-// retryTick is how long after a Tick that failed it is tried again.
+// retryTick is the time from a failed Tick to the next one.
 const retryTick = time.Second
 
-// tick calls Backend.Tick when it is due. It runs as long as that will be needed.
+// tick calls Backend.Tick when it is due. It returns when no further call is due.
 func (n *notifier) tick(wake <-chan struct{}) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -214,8 +215,8 @@ func (n *notifier) tick(wake <-chan struct{}) {
 			return
 		}
 		n.mu.Unlock()
-		// Nobody receives from a timer that is overdue: in a bubble of testing/synctest two
-		// goroutines that do so at once crash the race detector (go1.26).
+		// Do not receive from an overdue timer: in a bubble of testing/synctest two goroutines that
+		// do so at once crash the race detector (go1.26).
 		if wait := time.Until(due); wait > 0 {
 			timer.Reset(wait)
 			select {
@@ -241,7 +242,7 @@ func (n *notifier) tick(wake <-chan struct{}) {
 	}
 }
 
-// stop ends the use of the queue, and wakes all who wait.
+// stop ends the use of the queue, and wakes all waiting callers.
 func (n *notifier) stop(why error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -263,14 +264,14 @@ func (n *notifier) stop(why error) {
 	n.countLocked(math.MaxInt)
 }
 
-// admit returns an error if a task of a key cannot be put because the queue is over, or others are
-// about to try whether there is room for them.
+// admit returns an error if a task of a key cannot be put because the queue is over, or because
+// callers that wait for room come first.
 func (n *notifier) admit(key string) error {
 	if n.puttersWaiting.Load() > 0 && n.putters.policy < fairq.EvictHeaviest {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		if n.putters.policy == fairq.RejectOverShare && len(n.putters.blocked[key]) > 0 {
-			// The key's share may have grown. Those who wait come first, where nothing takes time.
+			// The key's share may have grown. Waiting callers come first, and in memory take no time.
 			n.putters.retry(key)
 			n.admitLocked(nil, n.backend.PutOne)
 			return n.over()
@@ -295,7 +296,7 @@ func (n *notifier) wait(ctx context.Context, uniqueKey string) error {
 	if err != nil || outcome.Done {
 		return cmp.Or(err, outcome.Err)
 	}
-	// From now on we are told, but maybe we were not in between.
+	// Ended reports the end from now on, but the task may have ended before this.
 	end := make(chan error, 1)
 	n.mu.Lock()
 	if n.over() != nil {
@@ -309,7 +310,8 @@ func (n *notifier) wait(ctx context.Context, uniqueKey string) error {
 		n.addWaiting(&n.awaiting, -1)
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		n.waits[outcome.ID] = slices.DeleteFunc(n.waits[outcome.ID], func(c chan error) bool { return c == end })
+		isEnd := func(c chan error) bool { return c == end }
+		n.waits[outcome.ID] = slices.DeleteFunc(n.waits[outcome.ID], isEnd)
 		if len(n.waits[outcome.ID]) == 0 {
 			delete(n.waits, outcome.ID)
 		}
@@ -319,8 +321,8 @@ func (n *notifier) wait(ctx context.Context, uniqueKey string) error {
 	case again.ID == outcome.ID && again.Done:
 		return again.Err
 	case again.ID != outcome.ID || err != nil:
-		// It ended, and there is another one by now, or nothing is known any more. Either we were
-		// told, or it was before we listened.
+		// The task has ended, and another one has its unique key, or its outcome is forgotten. It
+		// ended after Ended could report it, or before.
 		select {
 		case err := <-end:
 			return err
@@ -336,14 +338,16 @@ func (n *notifier) wait(ctx context.Context, uniqueKey string) error {
 	}
 }
 
-// errTaskDeleted is the cause if a lease has ended because there is no task any more.
+// errTaskDeleted is the cause of a context whose lease has ended because the task is gone.
 var errTaskDeleted = fmt.Errorf("%w: %w", ErrLeaseLost, ErrDeleted)
 
 // leaseContext is a context that ends with a lease.
 type leaseContext struct{ end context.CancelCauseFunc }
 
-// context returns a context that ends with a lease, and a function that gives it up.
-func (n *notifier) context(parent context.Context, lease driver.Lease) (context.Context, context.CancelFunc) {
+// context returns a context that ends with a lease, and the function that cancels it.
+func (n *notifier) context(
+	parent context.Context, lease driver.Lease,
+) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(parent)
 	c := &leaseContext{cancel}
 	n.mu.Lock()
@@ -369,8 +373,8 @@ func (n *notifier) context(parent context.Context, lease driver.Lease) (context.
 	}
 }
 
-// endedBefore returns why the context of a lease must end that began too late to be told, nil if it
-// need not.
+// endedBefore returns the cause with which the context of a lease must end if the lease ended
+// before the context began, nil if it did not.
 func (n *notifier) endedBefore(ctx context.Context, lease driver.Lease) error {
 	_, err := n.backend.Touch(ctx, lease, 0)
 	switch {
@@ -385,8 +389,8 @@ func (n *notifier) endedBefore(ctx context.Context, lease driver.Lease) error {
 	return ErrLeaseLost
 }
 
-// endContextsLocked ends all contexts of a lease. It does so in other goroutines, for it may call
-// methods of the parents, which are the user's.
+// endContextsLocked ends all contexts of a lease. It does so in other goroutines, because this may
+// call methods of their parents, which are the user's.
 func (n *notifier) endContextsLocked(lease uint64, cause error) {
 	for _, c := range n.contexts[lease] {
 		go c.end(cause)

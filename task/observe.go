@@ -15,20 +15,23 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// KeyStats returns n keys, those first that an order names; if there are fewer, all.
+// KeyStats returns the first n keys in an order, or all if there are fewer.
 //
-// By backlog, the keys with the most tasks in all states are first, and by age those with the
-// oldest that is ready or delayed; behind the n are the other keys that are paused, with tasks or
-// without. (Keys that HoldKey has wait are not: of these there may be many.) In memory this is
-// O(keys), with the queue locked, and then goes through tasks, while others go on, until it has
-// found the oldest of each key. In databases it reads all tasks.
+// ByBacklog begins with the keys that have the most tasks in all states, ByOldest with the keys
+// that have the oldest ready or delayed task. Behind the n keys both list all other paused keys,
+// with tasks or without, but not the keys that wait after HoldKey, because there may be many. In
+// memory they are O(keys), with the queue locked, and then scan tasks without the lock until they
+// have found the oldest of each key. In databases they read all tasks.
 //
-// By service and by refusals only counters of this Queue are read, and all else in a KeyStat is 0: it
-// is O(Options.CountKeys · log Options.CountKeys) in every store, also when the queue is closed, and
-// there are no keys without Options.CountKeys. A task is served each time it is taken. It is refused
-// if Put or PutBatch returns an [ErrFull] for it. With Options.Quantum there is the cost of those
-// served. Where several have the queue open, in this process or in others, each counts its own calls.
-func (q *Queue[V]) KeyStats(ctx context.Context, n int, by fairq.KeyOrder) (stats []fairq.KeyStat[string], err error) {
+// ByServed and ByRefused read only the counters of this Queue, and all other fields of a KeyStat
+// are
+// 0. They are O(Options.CountKeys · log Options.CountKeys) in every store, even when the queue is
+// closed, and find no keys without Options.CountKeys. A task is served each time it is taken. It
+// is refused if Put or PutBatch returns an [ErrFull] for it. With Options.Quantum a KeyStat has
+// the cost of the served tasks. If a queue is open several times, each Queue counts its own calls.
+func (q *Queue[V]) KeyStats(
+	ctx context.Context, n int, by fairq.KeyOrder,
+) (stats []fairq.KeyStat[string], err error) {
 	if n < 0 {
 		return nil, invalid("KeyStats: the number", n, "0 or more")
 	}
@@ -49,59 +52,65 @@ func (q *Queue[V]) KeyStats(ctx context.Context, n int, by fairq.KeyOrder) (stat
 	all, err := q.backend.KeyStats(ctx, most)
 	for _, k := range all {
 		stat := statOf(k.Key, q.counts.Of(k.Key, now))
-		stat.Backlog, stat.Taken, stat.Buried, stat.Paused = k.Ready+k.Delayed+k.Held, k.Taken, k.Buried, k.Paused
-		stat.WaitsUntil = k.WaitsUntil
+		stat.Backlog, stat.Taken, stat.Buried = k.Ready+k.Delayed+k.Held, k.Taken, k.Buried
+		stat.Paused, stat.WaitsUntil = k.Paused, k.WaitsUntil
 		if !k.Oldest.IsZero() {
 			stat.OldestAge = max(0, now.Sub(k.Oldest))
 		}
 		stats = append(stats, stat)
 	}
 	if by == fairq.ByOldest {
-		slices.SortFunc(stats, func(a, b fairq.KeyStat[string]) int { return cmp.Compare(b.OldestAge, a.OldestAge) })
-		rest := slices.DeleteFunc(slices.Clone(stats[min(n, len(stats)):]), func(k fairq.KeyStat[string]) bool { return !k.Paused })
-		stats = append(stats[:min(n, len(stats))], rest...)
+		slices.SortFunc(stats, func(a, b fairq.KeyStat[string]) int {
+			return cmp.Compare(b.OldestAge, a.OldestAge)
+		})
+		first, rest := stats[:min(n, len(stats))], stats[min(n, len(stats)):]
+		isNotPaused := func(k fairq.KeyStat[string]) bool { return !k.Paused }
+		stats = append(first, slices.DeleteFunc(rest, isNotPaused)...)
 	}
 	return stats, err
 }
 
 // statOf returns a KeyStat with the counters of a key.
 func statOf(key string, c keycount.Count[string]) fairq.KeyStat[string] {
-	return fairq.KeyStat[string]{Key: key, Total: fairq.Counts(c.Total), Recent: fairq.Counts(c.Recent), Missed: c.Missed}
+	return fairq.KeyStat[string]{
+		Key: key, Total: fairq.Counts(c.Total), Recent: fairq.Counts(c.Recent), Missed: c.Missed,
+	}
 }
 
-// TakesCosts reports whether there is an Options.PriorCost, so that ReportCost may be called.
+// TakesCosts reports whether Options.PriorCost is set: only then may ReportCost be called.
 func (q *Queue[V]) TakesCosts() bool { return q.options.PriorCost > 0 }
 
-// KeepsOrder reports whether Options.MaxInFlightPerKey is 1 and KeepPlace is set, so that the ready
-// tasks of a key are done one after the other in the order of their puts.
+// KeepsOrder reports whether Options.MaxInFlightPerKey is 1 and KeepPlace is set, so that the
+// ready tasks of a key are done one after the other in the order of their puts.
 func (q *Queue[V]) KeepsOrder() bool {
 	return q.options.MaxInFlightPerKey == 1 && q.options.KeepPlace
 }
 
-// ReportCost tells what a task of a key has cost, in units, for a queue that learns costs: see
-// Options.PriorCost. Less than one unit counts as one, and what is beyond the limit of a cost as
-// the limit. It returns [ErrCost] if the cost is negative, and an [ErrInvalid] without PriorCost.
-// Each Queue learns what it is told itself, also where processes share a Store.
+// ReportCost reports the true cost of a task of a key, in units, to a queue that learns costs: see
+// Options.PriorCost. It raises a cost of 0 to 1, and lowers a cost to the limit. It returns
+// [ErrCost] if the cost is negative, and an [ErrInvalid] without PriorCost. Each Queue learns from
+// its own reports, even if processes share a Store.
 func (q *Queue[V]) ReportCost(key string, cost int64) error {
 	prior := q.options.PriorCost
 	switch {
 	case prior == 0:
-		return invalid("ReportCost: Options.PriorCost", 0, "set, for without it costs are not learned")
+		return invalid("ReportCost: Options.PriorCost", 0, "set, because without it costs are not learned")
 	case cost < 0:
-		return fmt.Errorf("%w: it is %d for a task of key %q that is done; it must not be negative", ErrCost, cost, key)
+		return fmt.Errorf("%w: it is %d for a task of key %q that is done; it must not be negative",
+			ErrCost, cost, key)
 	}
 	q.notifier.learned.Learn(key, min(cost, q.options.costLimit()), prior)
 	return nil
 }
 
-// count counts an event of a key, if that is wanted.
+// count counts an event of a key, if the queue counts by key.
 func (q *Queue[V]) count(key string, c keycount.Counts) {
 	if q.counts != nil {
 		q.counts.Add(key, c, time.Now())
 	}
 }
 
-// countServed counts a task that was taken, if that is wanted.
+// countServed counts a task that was taken, if the queue counts by key.
 func (q *Queue[V]) countServed(t *Task[V]) {
 	if q.counts == nil {
 		return
@@ -116,14 +125,14 @@ func (q *Queue[V]) countServed(t *Task[V]) {
 	q.waits.total.Add(max(0, time.Duration(driver.Nanos(now)-d.ReadyAt)))
 }
 
-// waits counts for how long tasks were ready.
+// waits counts the times from ready to taken.
 type waits struct {
 	mu    sync.Mutex
 	total fairq.Histogram
 }
 
-// Waits returns for how long the tasks had been ready that this Queue has taken. It is empty without
-// Options.CountKeys.
+// Waits returns the times from ready to taken of all tasks that this Queue has taken. It is empty
+// without Options.CountKeys.
 func (q *Queue[V]) Waits() fairq.Histogram {
 	q.waits.mu.Lock()
 	defer q.waits.mu.Unlock()
@@ -142,9 +151,9 @@ func (q *Queue[V]) countRefusal(ctx context.Context, key string, err error) {
 	}
 }
 
-// Position returns how many tasks would be taken before the task of that id, if that are fewer than
-// limit, which is [MaxBatch] at most, and else that there are more, or that it would not be taken as
-// things stand. It is as exact as [Queue.Upcoming], and costs what that does for limit tasks.
+// Position returns how many tasks would be taken before the task of that id. If that are limit or
+// more, or the task could not be taken now, ok is false. limit is at most [MaxBatch]. Position is
+// as exact as [Queue.Upcoming], and costs as much as Upcoming for limit tasks.
 func (q *Queue[V]) Position(ctx context.Context, id ID, limit int) (before int, ok bool, err error) {
 	if _, err := q.Peek(ctx, id); err != nil {
 		return 0, false, err
@@ -157,18 +166,17 @@ func (q *Queue[V]) Position(ctx context.Context, id ID, limit int) (before int, 
 	return max(i, 0), i >= 0, err
 }
 
-// Upcoming tells of the first n tasks, [MaxBatch] at most, that would be taken now, in the order in
-// which they would be: what n calls of TryTake return, by a consumer that takes all and settles
-// nothing, if nothing else happens meanwhile. So what cannot be taken is not among them: the queue
-// or the key is paused or waits, or the key has as many tasks taken as it may, with those before.
-// It takes nothing, and holds up nobody who does.
+// Upcoming returns the tasks that n calls of TryTake, [MaxBatch] at most, would take now, in
+// order, by a consumer that takes all tasks and settles none, if nothing else happens. So it
+// leaves out tasks that cannot be taken: the queue or the key is paused or waits, or the key is at
+// its limit, the tasks before it counted. Upcoming takes nothing, and holds up no other call.
 //
-// The order is the one that the package promises, no more. So in memory, keys that were passed over
-// (because they were paused, waited or were busy, or had no task for the filter of a consumer) may
-// come later here than they will. What comes first because it was handed back, or passed over, is
-// of round 0. With a Quantum, KeepPlace or MaxInFlightPerKey rounds may have other numbers in one
-// kind of store than in another. It is O(n), with the queue locked in memory, plus the keys that
-// come first because they were passed over or have been handed a task back.
+// The order is as exact as the promise of the package. So in memory, keys that were passed over
+// (because they were paused, waited or were at their limit, or had no task for the filter of a
+// consumer) may come later here than they will. Tasks that come first because they were handed
+// back, or passed over, have round 0. With a Quantum, KeepPlace or MaxInFlightPerKey rounds may
+// have different numbers in different stores. Upcoming is O(n), with the queue locked in memory,
+// plus the number of keys that were passed over or have a task that was handed back.
 func (q *Queue[V]) Upcoming(ctx context.Context, n int) ([]UpcomingTask, error) {
 	if err := q.notifier.over(); err != nil {
 		return nil, err

@@ -36,8 +36,8 @@ func (q *Queue[V]) expired(r *driver.Record) {
 	q.options.OnExpire(t)
 }
 
-// show makes a Task of a record, which is no lease. If its payload cannot be decoded, it returns an
-// error, and Info.Err says so too.
+// show makes a Task of a record without a lease. If its payload cannot be decoded, it returns an
+// error, which is also the Info.Err of the task.
 func (q *Queue[V]) show(r *driver.Record) (*Task[V], error) {
 	t := new(Task[V])
 	t.show(r)
@@ -53,8 +53,7 @@ func (q *Queue[V]) show(r *driver.Record) (*Task[V], error) {
 	return t, err
 }
 
-// fill gives a task the payload that the store has for it. If that cannot be decoded, it returns an
-// error.
+// fill sets the payload of a task. It returns an error if the payload cannot be decoded.
 func (q *Queue[V]) fill(t *Task[V], payload any) error {
 	if q.notifier.inMemory {
 		t.Payload, _ = payload.(V) // it is one, or a nil interface

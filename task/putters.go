@@ -10,22 +10,22 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// putters are the goroutines that wait for room, in rounds by key. The first one in the wait queue
-// tries to put its task when it gets there, and again whenever a task has gone. One whose key has
-// as many tasks as it may is blocked: it leaves the wait queue until a task of the key has gone,
-// and then takes a new turn. With RejectOverShare more than one of a key may have room then, so
-// each that is admitted has the next one try.
+// putters are the goroutines that wait for room, in rounds by key. The first putter in the wait
+// queue tries to put its task when it becomes first, and again whenever a task is gone. A putter
+// whose key is at its limit is blocked: it leaves the wait queue until a task of the key is gone,
+// and then takes a new turn. With RejectOverShare several putters of a key may have room then, so
+// each admitted putter lets the next one of its key try.
 //
-// If tasks are in memory, the call that makes room puts those of the wait queue before it gives up
-// the lock, see Admit. The room that is left after that is there for newcomers at once: they need
-// not wait for goroutines that were admitted and have not run yet.
+// If tasks are in memory, the call that makes room puts the tasks of the wait queue before it
+// releases the lock, see Admit. Newcomers can use the rest of the room at once: they need not wait
+// for admitted goroutines that have not run yet.
 type putters struct {
 	waitQueue fairq.Queue[string, *putter]
 	blocked   map[string][]*putter
-	rooms     uint64 // how often there may have come to be room
+	rooms     uint64 // the number of times that there may have been new room
 	policy    fairq.WhenFull
 	inMemory  bool
-	full      error // what newcomers are told while somebody waits; nil if they may try
+	full      error // the error for newcomers while putters wait; nil if they may try
 }
 
 // putter is a goroutine that waits for room.
@@ -33,26 +33,26 @@ type putter struct {
 	ctx     context.Context
 	task    driver.New
 	ticket  fairq.Ticket // in putters.waitQueue
-	rooms   uint64       // putters.rooms as of when it was tried last; 0 if it was not
+	rooms   uint64       // putters.rooms at its last try; 0 before the first
 	wake    chan struct{}
-	trying  bool // a goroutine puts its task just now
-	done    bool // it has left the wait queue, for that put has returned what follows
+	trying  bool // a goroutine is putting its task
+	done    bool // it has left the wait queue, because its put has returned id, evicted and err
 	id      ID
 	evicted *driver.Record
 	err     error
-	leaving bool // it does not want to wait any more
+	leaving bool // its goroutine has stopped waiting
 }
 
 func (w *putter) signal() {
 	select {
 	case w.wake <- struct{}{}:
-	default: // there is a signal that it has not seen yet
+	default: // it has not seen the last signal yet
 	}
 }
 
 func (p *putters) join(w *putter) {
 	if p.waitQueue.Len() == 0 {
-		p.full = nil // those whom it was about are gone
+		p.full = nil // all putters that it was about have left
 	}
 	w.ticket = p.waitQueue.Add(w.task.Key, w)
 }
@@ -64,7 +64,7 @@ func (p *putters) block(w *putter) {
 	p.blocked[w.task.Key] = append(p.blocked[w.task.Key], w)
 }
 
-// rejoin puts the first one of a key that is blocked back into the wait queue.
+// rejoin puts the first blocked putter of a key back into the wait queue.
 func (p *putters) rejoin(key string) {
 	if blocked := p.blocked[key]; len(blocked) > 0 {
 		p.join(blocked[0])
@@ -78,8 +78,8 @@ func (p *putters) unblock(key string, i int) {
 	}
 }
 
-// retry has the first one in the wait queue try, after one of the key that was blocked has joined
-// it.
+// retry makes the first putter in the wait queue try, after the first blocked one of the key has
+// joined it.
 func (p *putters) retry(key string) {
 	p.rooms++
 	p.rejoin(key)
@@ -95,15 +95,15 @@ func (p *putters) retryAll() {
 	p.wakeFirst()
 }
 
-// wakeFirst makes the first one in the wait queue try. In memory others try for it.
+// wakeFirst wakes the first putter in the wait queue to try. In memory other calls try for it.
 func (p *putters) wakeFirst() {
 	if _, first, ok := p.waitQueue.Peek(); ok && !p.inMemory {
 		first.signal()
 	}
 }
 
-// leave takes one out, wherever it is. If it was blocked before, the room for which it joined the
-// wait queue is there for the next one of its key.
+// leave takes a putter out of the wait queue or the blocked ones. If it is in the wait queue
+// because its key got room, the next blocked putter of the key can have that room.
 func (p *putters) leave(w *putter) {
 	if _, ok := p.waitQueue.Remove(w.ticket); ok {
 		p.rejoin(w.task.Key)
@@ -114,7 +114,7 @@ func (p *putters) leave(w *putter) {
 	p.wakeFirst()
 }
 
-// tried does what follows from the result of the first one's try.
+// tried handles the result of the try of the first putter.
 func (p *putters) tried(w *putter) {
 	switch {
 	case errors.Is(w.err, fairq.ErrKeyFull):
@@ -135,8 +135,10 @@ func (p *putters) tried(w *putter) {
 	}
 }
 
-// put puts a task that was refused, or has another goroutine put it, as soon as there is room.
-func (n *notifier) put(ctx context.Context, task *driver.New, refused error) (_ ID, _ *driver.Record, err error) {
+// put puts a refused task as soon as there is room, or waits until another goroutine has put it.
+func (n *notifier) put(
+	ctx context.Context, task *driver.New, refused error,
+) (_ ID, _ *driver.Record, err error) {
 	cancelled := ctx.Done()
 	n.addWaiting(&n.puttersWaiting, 1)
 	n.mu.Lock()
@@ -156,7 +158,7 @@ func (n *notifier) put(ctx context.Context, task *driver.New, refused error) (_ 
 			}
 		}
 	}
-	for w.leaving = true; w.trying; { // a put that has begun cannot be taken back
+	for w.leaving = true; w.trying; { // a put that has begun cannot be undone
 		n.mu.Unlock()
 		<-w.wake
 		n.mu.Lock()
@@ -169,7 +171,7 @@ func (n *notifier) put(ctx context.Context, task *driver.New, refused error) (_ 
 	return 0, nil, err
 }
 
-// withdrawLocked takes one out of the wait queue that was not admitted.
+// withdrawLocked takes out a putter that was not admitted.
 func (n *notifier) withdrawLocked(w *putter) {
 	n.putters.leave(w)
 	n.addWaiting(&n.puttersWaiting, -1)
@@ -184,10 +186,12 @@ func (n *notifier) Admit(put func(context.Context, driver.New) (ID, *driver.Reco
 	}
 }
 
-// admitLocked puts the task of the first one in the wait queue, and then of the next, as long as
-// there may be room. If a put takes time, each goroutine puts only its own. If another one is
-// putting the first task just now, that one looks at it again.
-func (n *notifier) admitLocked(own *putter, put func(context.Context, driver.New) (ID, *driver.Record, error)) {
+// admitLocked puts the task of the first putter in the wait queue, and then of the next, while
+// there may be room. If a put takes time, each goroutine puts only its own task. If another
+// goroutine is putting the first task, that one checks for new room after it.
+func (n *notifier) admitLocked(
+	own *putter, put func(context.Context, driver.New) (ID, *driver.Record, error),
+) {
 	p := &n.putters
 	for n.over() == nil {
 		_, w, ok := p.waitQueue.Peek()
@@ -201,7 +205,7 @@ func (n *notifier) admitLocked(own *putter, put func(context.Context, driver.New
 			}
 		})
 		w.trying = false
-		if w.rooms == p.rooms || !errors.Is(w.err, fairq.ErrFull) { // else there may be room by now
+		if w.rooms == p.rooms || !errors.Is(w.err, fairq.ErrFull) { // else there may be new room
 			p.tried(w)
 		}
 		if w.done {

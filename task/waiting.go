@@ -8,27 +8,27 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// takers are the goroutines that wait for a task: those with the same filter in one group, first
-// come, first served. No task is handed to them; one that may find a task is woken, and looks for
-// it. Those that are woken have left their groups' wait queues.
+// takers are the goroutines that wait for a task. Takers with the same filter are in one group,
+// first come, first served. The notifier hands them no task: it wakes a taker that may find one,
+// and the taker looks for it. A woken taker has left the wait queue of its group.
 //
 // A group is tested if one of its takers has looked and found no task, and if for each task that
-// became ready since then, and that passes its filter, some taker was woken, or is looking. So a
-// taker that joins a tested group need not look. A taker that was woken may find nothing, because
-// others were quicker, or another task than the one it was woken for, or more may have changed
-// meanwhile: then there may still be a task for others, and their groups are not tested any more.
-// One taker after the other looks until all groups are tested.
+// passes its filter and became ready since then, a taker was woken or is looking. So a taker that
+// joins a tested group need not look. A woken taker may find nothing, because others were quicker,
+// or another task than the one it was woken for, or more may have changed since: then there may
+// still be a task for others, and their groups are no longer tested. One taker after the other
+// looks until all groups are tested.
 //
 // Within a group no taker overtakes another. Between groups one can: a taker that looks because no
-// other wanted a task may find another task that became ready just then.
+// other wanted a task may find another task that has just become ready.
 type takers struct {
-	groups  []*takerGroup // those in which somebody waits, and some others
+	groups  []*takerGroup // all that have waiting takers, and some others
 	arrived uint64
 	changes uint64 // calls of ready and look
 	woken   int    // takers that are looking
 
-	// oneAtATime says that only one taker looks at a time, so none is quicker than one that came
-	// before it. That is right where looking takes no time.
+	// oneAtATime lets only one taker look at a time, so that none is quicker than an earlier one. It
+	// is set where looking takes no time.
 	oneAtATime bool
 }
 
@@ -43,23 +43,24 @@ type taker struct {
 	consumer *consumerState
 	group    *takerGroup
 	arrived  uint64
-	changes  uint64 // takers.changes as of when it began to look
+	changes  uint64 // takers.changes when it began to look
 	looked   *setFilter
-	since    uint64 // takers.changes as of when it was woken
+	since    uint64 // takers.changes when it was woken
 	woken    bool
 	wake     chan struct{}
-	watch    *count // called instead of wake, if it is a Watch's
-	busy     bool   // a call of the Watch sees for itself that it is woken
-	notified bool   // the Watch's function was called, and Take was not since
+	watch    *count // of a Watch: called instead of wake
+	busy     bool   // a call of the Watch is running, and will see that the taker is woken
+	notified bool   // the Watch's function was called, and Take was not called since
 }
 
-// consumerState is what waiting takers must know of their consumer.
+// consumerState is the part of a consumer that waiting takers read.
 type consumerState struct {
 	ending
 	filter atomic.Pointer[setFilter] // changed under notifier.mu
 }
 
-// ending is why something cannot be used any more; nil if it can. It changes under notifier.mu.
+// ending has the error of a queue or consumer that cannot be used any more, nil if it can. It
+// changes under notifier.mu.
 type ending struct{ why atomic.Pointer[error] }
 
 func (e *ending) over() error {
@@ -74,13 +75,21 @@ func (t *takers) ready(priority int, kind string) {
 	t.changes++
 	var first *taker
 	for _, g := range t.groups {
-		if len(g.waitQueue) > 0 && g.filter.Passes(priority, kind) && (first == nil || g.waitQueue[0].arrived < first.arrived) {
-			first = g.waitQueue[0]
+		if len(g.waitQueue) > 0 && g.filter.Passes(priority, kind) {
+			first = g.earlier(first)
 		}
 	}
 	if first != nil && (t.woken == 0 || !t.oneAtATime) {
 		t.wake(first)
 	}
+}
+
+// earlier returns the first taker of the group, or w if that arrived before it.
+func (g *takerGroup) earlier(w *taker) *taker {
+	if w == nil || g.waitQueue[0].arrived < w.arrived {
+		return g.waitQueue[0]
+	}
+	return w
 }
 
 // look makes the takers look for a task, one after the other.
@@ -112,7 +121,7 @@ func (t *takers) wake(w *taker) {
 
 func (w *taker) signal() {
 	if w.watch != nil {
-		if !w.busy && !w.notified { // it may be woken, and its consumer end, at the same time
+		if !w.busy && !w.notified { // waking it, and the end of its consumer, may coincide
 			w.notified = true
 			w.watch.callLocked()
 		}
@@ -120,19 +129,19 @@ func (w *taker) signal() {
 	}
 	select {
 	case w.wake <- struct{}{}:
-	default: // there is a signal that it has not seen yet
+	default: // it has not seen the last signal yet
 	}
 }
 
-// wakeNext wakes the first taker of those that ought to look, if none is looking.
+// wakeNext wakes the first taker of a group that is not tested, if no taker is looking.
 func (t *takers) wakeNext() {
 	if t.woken > 0 {
 		return
 	}
 	var first *taker
 	for _, g := range t.groups {
-		if len(g.waitQueue) > 0 && !g.tested && (first == nil || g.waitQueue[0].arrived < first.arrived) {
-			first = g.waitQueue[0]
+		if len(g.waitQueue) > 0 && !g.tested {
+			first = g.earlier(first)
 		}
 	}
 	if first != nil {
@@ -140,7 +149,7 @@ func (t *takers) wakeNext() {
 	}
 }
 
-// arrive puts a taker into the wait queue of its group that was in none.
+// arrive puts a new taker into the wait queue of its group.
 func (t *takers) arrive(w *taker) {
 	t.arrived++
 	w.arrived = t.arrived
@@ -164,15 +173,15 @@ func (t *takers) join(w *taker) {
 	g.waitQueue = slices.Insert(g.waitQueue, i, w)
 }
 
-// leave takes a taker out of its wait queue, or ends its looking. found says whether it looked and
-// found something.
+// leave takes a taker out of its wait queue, or ends its look. found reports whether it found a
+// task.
 func (t *takers) leave(w *taker, found bool) {
 	if !w.woken {
 		i := slices.Index(w.group.waitQueue, w)
 		w.group.waitQueue = slices.Delete(w.group.waitQueue, i, i+1)
 	} else {
 		t.woken--
-		// If it will not look, others must; and if perhaps it has not found what it was woken for.
+		// Others must look if this one will not, or may have found another task than it was woken for.
 		if !found || w.since != t.changes || w.looked.id != w.group.filter.id {
 			t.untest(nil)
 		}
@@ -183,10 +192,11 @@ func (t *takers) leave(w *taker, found bool) {
 }
 
 // foundLast puts a taker that has found a task back into its wait queue, if there can be no other
-// one: it was woken for this one, its group was tested before, and nothing has changed since. If it
-// is not sure of that, it returns false.
+// task for it: it was woken for this one, its group was tested before, and nothing has changed
+// since. Otherwise foundLast returns false.
 func (t *takers) foundLast(w *taker) bool {
-	if !t.oneAtATime || !w.group.tested || w.since != t.changes || w.looked != w.consumer.filter.Load() || w.looked.id != w.group.filter.id {
+	if !t.oneAtATime || !w.group.tested || w.since != t.changes ||
+		w.looked != w.consumer.filter.Load() || w.looked.id != w.group.filter.id {
 		return false
 	}
 	w.woken = false
@@ -197,7 +207,8 @@ func (t *takers) foundLast(w *taker) bool {
 	return true
 }
 
-// foundNothing puts a taker that found nothing back into its wait queue, unless it must look again.
+// foundNothing puts a taker that found nothing back into its wait queue, unless it must look
+// again.
 func (t *takers) foundNothing(w *taker) {
 	if w.changes != t.changes || w.looked != w.consumer.filter.Load() {
 		w.changes = t.changes
@@ -236,10 +247,10 @@ func (t *takers) refilter(c *consumerState) {
 	t.wakeNext()
 }
 
-// spareGroups is how many groups are kept in which nobody waits.
+// spareGroups is the number of groups beyond which an empty one is dropped.
 const spareGroups = 8
 
-// trim forgets a group in which nobody waits, or at least what it knew.
+// trim drops an empty group, or at least its result of testing.
 func (t *takers) trim(g *takerGroup) {
 	if len(g.waitQueue) == 0 {
 		g.tested = false
@@ -249,8 +260,8 @@ func (t *takers) trim(g *takerGroup) {
 	}
 }
 
-// signalEnded makes the waiting takers of a consumer see that it is over, or those that are watches
-// if the queue is.
+// signalEnded wakes the waiting takers of a consumer to see its end. nil stands for the end of the
+// queue, which only Watches must be told.
 func (t *takers) signalEnded(c *consumerState) {
 	for _, g := range t.groups {
 		for _, w := range g.waitQueue {
@@ -261,8 +272,10 @@ func (t *takers) signalEnded(c *consumerState) {
 	}
 }
 
-// take calls try until it has found something, and in between waits until that may be so.
-func (n *notifier) take(ctx context.Context, c *consumerState, try func(*driver.Taker) (found bool, err error)) error {
+// take calls try until it has found a task, and in between waits until there may be one.
+func (n *notifier) take(
+	ctx context.Context, c *consumerState, try func(*driver.Taker) (found bool, err error),
+) error {
 	done := ctx.Done()
 	n.addWaiting(&n.takersWaiting, 1)
 	defer n.addWaiting(&n.takersWaiting, -1)
@@ -280,7 +293,8 @@ func (n *notifier) take(ctx context.Context, c *consumerState, try func(*driver.
 			w.looked = c.filter.Load()
 			var found bool
 			var err error
-			n.unlocked(func() { found, err = try(&w.looked.Taker) }, func() { n.takers.leave(w, false) })
+			n.unlocked(func() { found, err = try(&w.looked.Taker) },
+				func() { n.takers.leave(w, false) })
 			if found || err != nil {
 				n.takers.leave(w, found)
 				return err
@@ -295,8 +309,8 @@ func (n *notifier) take(ctx context.Context, c *consumerState, try func(*driver.
 	}
 }
 
-// sleepLocked waits, without the lock, until there is a signal or the queue is over, or returns the
-// error of ctx when that is done.
+// sleepLocked waits, without the lock, until there is a signal or the queue is over, or returns
+// the error of ctx when that is done.
 func (n *notifier) sleepLocked(ctx context.Context, done, wake <-chan struct{}) error {
 	n.mu.Unlock()
 	defer n.mu.Lock()
@@ -309,8 +323,8 @@ func (n *notifier) sleepLocked(ctx context.Context, done, wake <-chan struct{}) 
 	return nil
 }
 
-// unlocked calls f without the lock. If it panics, it calls broken with the lock, which it leaves
-// locked in any case.
+// unlocked calls f without the lock. If f panics, unlocked calls broken with the lock. It always
+// leaves the lock held.
 func (n *notifier) unlocked(f, broken func()) {
 	n.mu.Unlock()
 	returned := false
@@ -324,7 +338,7 @@ func (n *notifier) unlocked(f, broken func()) {
 	returned = true
 }
 
-// overFor returns why the queue, or else the consumer, cannot be used any more, nil if both can.
+// overFor returns the error of a queue or consumer that cannot be used any more, nil if both can.
 func (n *notifier) overFor(c *consumerState) error {
 	if err := n.over(); err != nil {
 		return err

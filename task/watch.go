@@ -8,10 +8,10 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// Watch takes tasks for those who run workers only while there is something to do: nobody has to
-// wait in Take. If there is no task, it stands in line like one who does, and has a function called
-// when it is worth to look again. Consumer.Watch makes one. All methods may be called at any time
-// by any goroutine, also by the function.
+// Watch takes tasks for programs that run workers only while there are tasks, so that no worker
+// has to wait in Take. If there is no task, the Watch stands in line like a waiting Take, and
+// calls a function when there may be a task. Consumer.Watch makes one. All methods are safe for
+// concurrent use, and the function may call them.
 type Watch[V any] struct {
 	consumer *Consumer[V]
 	taker    taker // in line, or woken, if armed is true
@@ -19,28 +19,28 @@ type Watch[V any] struct {
 	count    count
 }
 
-// count is the function of a Watch, to be called when some more tasks are ready or wait for room.
+// count calls the function of a Watch when a number of further tasks are ready or wait for room.
 type count struct {
 	notifier *notifier
 	f        func()
-	left     int // 0 means that it is not armed
+	left     int // 0 if it is not armed
 }
 
-// Watch returns a Watch that stands in no line yet. Its function is called in a goroutine of its
-// own, or, in memory, by a Put before it returns; so it should be quick. If it panics, the panic is
-// swallowed.
+// Watch returns a Watch that is not in line yet. It calls its function in a goroutine of its own,
+// or, in memory, in a Put before that returns, so the function should be quick. A panic of the
+// function is swallowed.
 func (c *Consumer[V]) Watch(f func()) *Watch[V] {
 	w := &Watch[V]{consumer: c, count: count{notifier: c.queue.notifier, f: f}}
 	w.taker.consumer, w.taker.watch = &c.state, &w.count
 	return w
 }
 
-// Take takes a task like Consumer.TryTake, but stands in line for it, behind those who wait. It
-// writes it into a zero Task. If it is not its turn or there is none, found is false. If it returns
-// that armed is true, which it does too with a task if it is sure that there is no other one, the
-// function is called, once, when there may be a task: then Take must be called again, or Disarm,
-// for until then others may have to wait. The function is also called when the consumer or the
-// queue is closed.
+// Take takes a task like Consumer.TryTake, but stands in line for it, behind waiting calls. It
+// writes the task into a zero Task. If it is not its turn or there is no task, found is false. If
+// armed is true, the Watch will call its function, once, when there may be a task: then the
+// program must call Take again, or Disarm, because until then other calls may have to wait. armed
+// may be true with a task too, if there is no other one. The Watch also calls the function when
+// the consumer or the queue is closed.
 func (w *Watch[V]) Take(ctx context.Context, into *Task[V]) (found, armed bool, err error) {
 	armed, err = w.take(ctx, func(by *driver.Taker) (bool, error) {
 		t, err := w.consumer.takeOne(ctx, by, into)
@@ -65,14 +65,16 @@ func (w *Watch[V]) TakeBatch(ctx context.Context, n int) (tasks []*Task[V], arme
 }
 
 // take stands in line, and calls try when it is its turn.
-func (w *Watch[V]) take(ctx context.Context, try func(*driver.Taker) (found bool, err error)) (armed bool, err error) {
+func (w *Watch[V]) take(
+	ctx context.Context, try func(*driver.Taker) (found bool, err error),
+) (armed bool, err error) {
 	if err := w.consumer.check(ctx); err != nil {
 		return false, err
 	}
 	c, n := w.consumer, w.consumer.queue.notifier
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if w.taker.busy { // another call takes care
+	if w.taker.busy { // another call will look
 		return true, n.overFor(&c.state)
 	}
 	w.taker.busy, w.taker.notified = true, false
@@ -93,7 +95,8 @@ func (w *Watch[V]) take(ctx context.Context, try func(*driver.Taker) (found bool
 		}
 		w.taker.looked = c.state.filter.Load()
 		var found bool
-		n.unlocked(func() { found, err = try(&w.taker.looked.Taker) }, func() { w.disarmLocked(false) })
+		n.unlocked(func() { found, err = try(&w.taker.looked.Taker) },
+			func() { w.disarmLocked(false) })
 		switch {
 		case found && n.takers.foundLast(&w.taker):
 			return true, nil
@@ -105,11 +108,11 @@ func (w *Watch[V]) take(ctx context.Context, try func(*driver.Taker) (found bool
 	}
 }
 
-// CountTo has the function called, once, when n more tasks, 1 at least, have become ready or wait
-// for room, or when the queue refuses one because it is full: what fills it need not be ready. That
-// is as far as the Store tells: it may be earlier, as when this Queue is paused or tasks were put a
-// moment before, and tasks of keys that are busy or paused need not count. Calling it again replaces
-// n.
+// CountTo makes the Watch call its function, once, when n more tasks, 1 at least, have become
+// ready or wait for room, or when the queue refuses a task because it is full, even of tasks that
+// are not ready. It goes by the reports of the Store: the call may be earlier, as when this Queue
+// is paused or tasks were put a moment before, and tasks of keys that are paused or at their limit
+// need not count. Calling CountTo again replaces n.
 func (w *Watch[V]) CountTo(n int) {
 	notifier := w.consumer.queue.notifier
 	notifier.mu.Lock()
@@ -124,8 +127,7 @@ func (w *Watch[V]) CountTo(n int) {
 	}
 }
 
-// Disarm takes back Take and CountTo. The function may be running, or about to be called,
-// nevertheless.
+// Disarm undoes Take and CountTo. The function may still be running, or about to be called.
 func (w *Watch[V]) Disarm() {
 	n := w.consumer.queue.notifier
 	n.mu.Lock()
@@ -139,7 +141,7 @@ func (w *Watch[V]) Disarm() {
 	}
 }
 
-// disarmLocked leaves the line. found says whether it looked and found something.
+// disarmLocked leaves the line. found reports whether the Watch found a task.
 func (w *Watch[V]) disarmLocked(found bool) {
 	n := w.consumer.queue.notifier
 	w.armed = false
@@ -147,7 +149,7 @@ func (w *Watch[V]) disarmLocked(found bool) {
 	n.takers.leave(&w.taker, found)
 }
 
-// countLocked says that some more tasks are ready or wait for room.
+// countLocked counts further tasks that are ready or wait for room.
 func (n *notifier) countLocked(more int) {
 	for i := len(n.counts) - 1; i >= 0; i-- {
 		c := n.counts[i]
@@ -158,7 +160,7 @@ func (n *notifier) countLocked(more int) {
 	}
 }
 
-// tellCounts calls the functions of all that count.
+// tellCounts calls the functions of all Watches that count.
 func (n *notifier) tellCounts() {
 	if n.counting.Load() > 0 {
 		n.mu.Lock()
@@ -172,8 +174,8 @@ func (n *notifier) forgetCountLocked(c *count) {
 	n.addWaiting(&n.counting, -1)
 }
 
-// callLocked has the function called when no lock is held any more, for it is the user's: by a Put
-// that is under way, or by a goroutine of its own.
+// callLocked makes a running Put, or a goroutine of its own, call the function without a lock,
+// because the function is the user's.
 func (c *count) callLocked() {
 	n := c.notifier
 	n.calls = append(n.calls, c.f)
@@ -183,9 +185,8 @@ func (c *count) callLocked() {
 	}
 }
 
-// call calls the functions that are to be called. One that panics, or ends the goroutine, does not
-// keep the others from being called; there is nobody who could be told, for who puts a task does not
-// know those who watch.
+// call calls the functions in calls. If one panics, or ends the goroutine, call still calls the
+// others. It drops the panic, because the caller of Put has nothing to do with a Watch.
 func (n *notifier) call() {
 	if !n.calling.Load() {
 		return

@@ -60,7 +60,7 @@ var byIDCases = []testCase{
 		q.refusesID(ids[2], task.ErrNotFound)
 		q.order("a1 b1 b2")
 	}},
-	{"HandedBack", "if it is handed back it queues up like new work, unless the queue is one with KeepPlace", func(e *env) {
+	{"HandedBack", "a task that is handed back queues like new work, unless the queue has KeepPlace", func(e *env) {
 		for _, c := range []struct {
 			o    options
 			want string
@@ -103,7 +103,7 @@ var byIDCases = []testCase{
 		l.ack()
 		q.order("a1")
 	}},
-	{"UnlessTaken", "but of a task that is taken it changes nothing and returns [ErrTaken]", func(e *env) {
+	{"UnlessTaken", "but leaves a taken task as it is and returns [ErrTaken]", func(e *env) {
 		q := e.open()
 		ids := q.put("a1 b1 c1")
 		l := q.first("a1")
@@ -129,7 +129,7 @@ var byIDCases = []testCase{
 		_, err = q.Put(ctx, "a", "a1", task.PutOptions{})
 		e.is(err, task.ErrDropped)
 	}},
-	{"ReleaseAll", "hands back what the consumer holds, as Close does; the attempts do not count. It goes on taking.", func(e *env) {
+	{"ReleaseAll", "hands back all tasks that the consumer holds, as Close does; the attempts do not count. The consumer can take further tasks.", func(e *env) {
 		q := e.open()
 		q.put("a1 b1 c1")
 		c := q.consumer(task.Filter{})

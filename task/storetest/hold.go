@@ -203,7 +203,7 @@ var holdCases = []testCase{
 		time.Sleep(second)
 		q.order("a1 a2")
 	}},
-	{"KeyStats", "Keys that HoldKey has wait are not: of these there may be many.", func(e *env) {
+	{"KeyStats", "but not the keys that wait after HoldKey, because there may be many", func(e *env) {
 		q, start := e.open(), time.Now()
 		q.put("a1 b1")
 		q.hold("a", time.Hour)
@@ -256,7 +256,7 @@ var holdCases = []testCase{
 		q.order("b1")
 		q.goesOn("a2", 10*second)
 	}},
-	{"Invalid", "is returned when an argument or an option makes no sense", func(e *env) {
+	{"Invalid", "is returned for an invalid argument or option", func(e *env) {
 		q := e.open()
 		q.put("a1")
 		l := q.first("a1")

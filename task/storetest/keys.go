@@ -203,7 +203,7 @@ var filterCases = []testCase{
 		equal(e, "keys of the first three", first, map[string]bool{"a": true, "b": true, "c": true})
 		q.order("b2")
 	}},
-	{"SetFilter", "changes which tasks the consumer takes, also in calls that are waiting", func(e *env) {
+	{"SetFilter", "replaces the filter of the consumer, even for waiting calls", func(e *env) {
 		q := e.open()
 		c := q.consumer(kinds("x"))
 		one, two := c.taking(), c.taking()

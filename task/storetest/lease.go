@@ -169,7 +169,7 @@ func (c *consumer) wasResumed() {
 }
 
 var consumerCases = []testCase{
-	{"Close", "hands back what the consumer holds; the attempts do not count", func(e *env) {
+	{"Close", "hands back all tasks that the consumer holds, and ends it; the attempts do not count", func(e *env) {
 		q := e.open()
 		ids := q.put("a1 b1 c1 a2", task.PutOptions{MaxAttempts: 1})
 		c := q.consumer(task.Filter{})
@@ -185,7 +185,7 @@ var consumerCases = []testCase{
 		equal(e, "releases and losses", [2]uint64{q.stats().Releases, q.stats().Losses}, [2]uint64{2, 0})
 		q.order("a1 b1 a2")
 	}},
-	{"Closed", "It cannot be used any more then, and calls that wait return [ErrClosed].", func(e *env) {
+	{"Closed", "Waiting and later calls return [ErrClosed].", func(e *env) {
 		q := e.open()
 		c := q.consumer(task.Filter{})
 		take, other := c.taking(), q.taking()
@@ -203,7 +203,7 @@ var consumerCases = []testCase{
 		e.is(err, task.ErrClosed)
 		got(other, "a1")
 	}},
-	{"CloseWakes", "hands back what the consumer holds", func(e *env) {
+	{"CloseWakes", "hands back all tasks that the consumer holds", func(e *env) {
 		q := e.open()
 		q.put("a1 b1")
 		c := q.consumer(task.Filter{})
@@ -212,7 +212,7 @@ var consumerCases = []testCase{
 		c.close()
 		gotAll(e, "a1 b1", first, second)
 	}},
-	{"Grace", "gives up the consumer, but what it holds is handed back only after Options.Grace", func(e *env) {
+	{"Grace", "ends the consumer, but hands its tasks back only after Options.Grace", func(e *env) {
 		q := e.open(options{Grace: 10 * second})
 		q.put("a1 b1 c1")
 		c := q.consumer(task.Filter{})

@@ -158,7 +158,7 @@ var lifeCases = []testCase{
 		q.counts(2, 1, 1, 0, 1)
 		l.ack()
 	}},
-	{"Delete", "removes a task, in whatever state it is. A lease on it is lost.", func(e *env) {
+	{"Delete", "removes a task in any state. A lease on it is lost.", func(e *env) {
 		q := e.open()
 		ids, l := q.everywhere()
 		for _, id := range ids {
@@ -188,7 +188,7 @@ var lifeCases = []testCase{
 			q.gone(last)
 		}
 	}},
-	{"Invalid", "is returned when an argument or an option makes no sense", func(e *env) {
+	{"Invalid", "is returned for an invalid argument or option", func(e *env) {
 		q := e.open()
 		const long = task.MaxDuration + 1
 		for _, o := range []task.PutOptions{

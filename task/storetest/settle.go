@@ -54,7 +54,7 @@ var settleCases = []testCase{
 		e.is(err, task.ErrLeaseLost)
 		q.order("b1")
 	}},
-	{"AckAndTakeBehindOthers", "ok is false; also if others wait for one", func(e *env) {
+	{"AckAndTakeBehindOthers", "no task is ready, other callers wait for one", func(e *env) {
 		q := e.open(options{MaxInFlightPerKey: 1})
 		c := q.consumer(task.Filter{})
 		q.put("a1 a2 a3")
@@ -65,7 +65,7 @@ var settleCases = []testCase{
 		got(other, "a2").ack()
 		q.order("a3")
 	}},
-	{"AckAndTakeIsClosed", "or if TryTake would return an error", func(e *env) {
+	{"AckAndTakeIsClosed", "or TryTake would return an error", func(e *env) {
 		q := e.open()
 		c := q.consumer(task.Filter{})
 		q.put("a1 a2 a3")
@@ -179,7 +179,7 @@ var settleCases = []testCase{
 		l[1].now(q, 0)
 		q.counts(0, 0, 1, 0, 0)
 	}},
-	{"WrongPriority", "is returned when an argument or an option makes no sense", func(e *env) {
+	{"WrongPriority", "is returned for an invalid argument or option", func(e *env) {
 		q := e.open()
 		q.put("a1")
 		l := q.first("a1")

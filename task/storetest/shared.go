@@ -273,7 +273,7 @@ var sharedCases = []testCase{
 		q.put("a3")
 		q.none()
 	}},
-	{"ResumeOfOneInUse", "Who had the consumer before has it no more, here or in another process", func(e *env) {
+	{"ResumeOfOneInUse", "The former owner loses the consumer, here or in another process", func(e *env) {
 		q, other := e.two()
 		q.put("a1 b1 c1")
 		old := q.consumer(task.Filter{})
@@ -297,7 +297,7 @@ var sharedCases = []testCase{
 		again.close()
 		other.first("b1")
 	}},
-	{"DisconnectThenChange", "what it holds is handed back only after Options.Grace", func(e *env) {
+	{"DisconnectThenChange", "hands its tasks back only after Options.Grace", func(e *env) {
 		q, other := e.two(options{Grace: 2 * soon})
 		q.put("a1")
 		c := q.consumer(task.Filter{})
@@ -316,7 +316,7 @@ var sharedCases = []testCase{
 		e.is(context.Cause(held), task.ErrLeaseLost)
 		other.first("a1").ack()
 	}},
-	{"ResumeBackAndForth", "Who had the consumer before has it no more, here or in another process", func(e *env) {
+	{"ResumeBackAndForth", "The former owner loses the consumer, here or in another process", func(e *env) {
 		q, other := e.two()
 		q.put("a1 b1")
 		c := q.consumer(task.Filter{})

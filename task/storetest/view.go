@@ -126,7 +126,7 @@ var viewCases = []testCase{
 		e.ok(q.Drop(ctx))
 		is("d", 1, "")
 	}},
-	{"Upcoming", "So what cannot be taken is not among them", func(e *env) {
+	{"Upcoming", "So it leaves out tasks that cannot be taken", func(e *env) {
 		q := e.open(options{MaxInFlightPerKey: 2})
 		upcoming := func(n int, want string) {
 			e.Helper()
