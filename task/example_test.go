@@ -11,8 +11,8 @@ import (
 	"github.com/fairq/fairq/task/memory"
 )
 
-// Most examples leave out what to do about errors that cannot happen here. A memory.Store returns
-// none but those that a method names.
+// Most examples ignore errors that cannot happen here. A memory.Store returns only the errors that
+// a method names.
 
 func Example() {
 	ctx := context.Background()
@@ -48,9 +48,9 @@ func Example() {
 	// alice three
 }
 
-// A task that fails is tried again, each time after a longer delay, until its attempts are used up.
-// Then it is a dead letter: it stays in the queue, with the reason, until somebody kicks or deletes
-// it.
+// A task that fails is tried again, each time after a longer delay, until its attempts are used
+// up. Then it is a dead letter: it stays in the queue, with the reason, until somebody kicks or
+// deletes it.
 func ExampleTask_Fail() {
 	ctx := context.Background()
 	tasks, _ := task.Open[string](ctx, new(memory.Store), "emails", &task.Options[string]{MaxAttempts: 3})
@@ -145,8 +145,8 @@ func ExampleQueue_Wait() {
 	// true
 }
 
-// The tasks of a group are held until it is started. When all its members are gone, the task at its
-// end is ready.
+// The tasks of a group are held until it is started. When all its members are gone, the task at
+// its end is ready.
 func ExampleQueue_StartGroup() {
 	ctx := context.Background()
 	tasks, _ := task.Open[string](ctx, new(memory.Store), "reports", nil)
@@ -205,7 +205,7 @@ func ExampleConsumer() {
 	// urgent: false
 }
 
-// A key that floods the queue leaves room to the others, and the counters tell which one it is.
+// A key that floods the queue leaves room to the others, and the counters name it.
 func ExampleQueue_KeyStats() {
 	ctx := context.Background()
 	tasks, _ := task.Open(ctx, new(memory.Store), "work", &task.Options[string]{

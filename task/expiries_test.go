@@ -13,8 +13,8 @@ import (
 	"github.com/fairq/fairq/task/memory"
 )
 
-// Of several Queues that have a queue in memory open, the first one that wants them is given the
-// tasks that expire.
+// If several Queues have a queue in memory open, the first Queue that wants expired tasks gets
+// them.
 func TestWhoIsGivenExpired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, store := t.Context(), new(memory.Store)
@@ -75,7 +75,7 @@ func TestExpiriesGoroutine(t *testing.T) {
 	})
 }
 
-// What a backend tells while it is opened is handed out when the queue is open.
+// Tasks that expire while a backend is being opened are handed out when the queue is open.
 func TestExpiredTooEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var given *Task[int]

@@ -35,7 +35,7 @@ func fill(t *testing.T, q *Queue[int], key string, n int, o PutOptions) {
 	}
 }
 
-// A hook that panics, also while its caller waits in line, harms only that call.
+// A hook that panics, even while its caller waits in line, harms only that call.
 func TestHooksThatPanic(t *testing.T) {
 	oops := errors.New("oops")
 	panics := true
@@ -228,7 +228,7 @@ func TestCloseFails(t *testing.T) {
 	})
 }
 
-// What is taken while the consumer is being closed is handed back.
+// A task that is taken while its consumer is being closed is handed back.
 func TestCloseWhileTaking(t *testing.T) {
 	hookedBubble(t, nil, func(ctx context.Context, q *Queue[int], h *hooked) {
 		fill(t, q, "a", 1, PutOptions{})
@@ -278,7 +278,7 @@ func TestRoomWhileTrying(t *testing.T) {
 	}
 }
 
-// What is put while somebody looks who does not want it is not missed by those who do.
+// A taker does not miss a task that is put while another taker, which does not want it, looks.
 func TestPutWhileAnotherLooks(t *testing.T) {
 	hookedBubble(t, nil, func(ctx context.Context, q *Queue[int], h *hooked) {
 		q.notifier.takers.oneAtATime = true
@@ -297,7 +297,7 @@ func TestPutWhileAnotherLooks(t *testing.T) {
 				fill(t, q, "a", 1, PutOptions{Kind: "y"})
 			}
 		}
-		q.notifier.Ready(0, "x") // for one that somebody else has taken by now
+		q.notifier.Ready(0, "x") // for a task that is already taken
 		require.Equal(t, "y", <-kinds)
 	})
 }
@@ -327,7 +327,7 @@ func TestTakersThatCross(t *testing.T) {
 				<-gate
 			}
 		}
-		// Of x the first is told, of y the second, which takes x.
+		// Ready wakes the first taker for x, and the second for y, which takes x.
 		fill(t, q, "k", 1, PutOptions{Kind: "x"})
 		fill(t, q, "k", 1, PutOptions{Kind: "y", Priority: 1})
 		synctest.Wait()
@@ -368,7 +368,7 @@ func filterBeforeLooking(t *testing.T, kind string) {
 	})
 }
 
-// Room is for those who wait for it, not for whoever comes by.
+// Room is for the callers that wait for it, and not for newcomers.
 func TestPutWhileOthersWait(t *testing.T) {
 	bubble(t, &Options[int]{Capacity: 1}, func(ctx context.Context, q *Queue[int]) {
 		id, err := q.Put(ctx, "a", 0, PutOptions{})
@@ -435,7 +435,7 @@ func TestContextOfOthers(t *testing.T) {
 	})
 }
 
-// Whoever waits for a task of a queue that is dropped is told so.
+// Wait returns ErrDropped when the queue is dropped.
 func TestWaitUntilDropped(t *testing.T) {
 	bubble(t, nil, func(ctx context.Context, q *Queue[int]) {
 		fill(t, q, "a", 1, PutOptions{UniqueKey: "x"})

@@ -273,7 +273,7 @@ func TestManyKinds(t *testing.T) {
 	}
 }
 
-// What ReportCost has told of a key is what its tasks cost that are put without a Cost.
+// The cost that ReportCost reports for a key is the cost of its tasks that are put without a Cost.
 func TestLearnedCosts(t *testing.T) {
 	ctx := t.Context()
 	q, err := task.Open(ctx, new(memory.Store), "q", &task.Options[int]{Quantum: 2, PriorCost: 20})

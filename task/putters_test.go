@@ -41,7 +41,7 @@ func (b beforePutBackend) PutOne(ctx context.Context, task driver.New) (ID, *dri
 	return b.Backend.PutOne(ctx, task)
 }
 
-// A newcomer is not told what those were told who waited before: who is about to wait for his key
+// A newcomer does not get the error of earlier putters: a putter that is about to wait for its key
 // does not keep out other keys.
 func TestNewcomerIsNotToldWhatIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestNewcomerIsNotToldWhatIsOver(t *testing.T) {
 		}
 		put("a")
 		puts, newcomer := 0, error(nil)
-		s.f = func() { // the second call is of one who is in line
+		s.f = func() { // the second call is of a putter in line
 			if puts++; puts == 2 {
 				_, newcomer = q.Put(ctx, "b", 0, PutOptions{})
 			}

@@ -11,8 +11,8 @@ import (
 	"github.com/fairq/fairq/task/storetest"
 )
 
-// TestStore runs the suite with a store of which the package does not know that it is in memory, so
-// payloads are encoded.
+// TestStore runs the suite with a store in memory that hides this, so the package encodes
+// payloads.
 func TestStore(t *testing.T) {
 	storetest.Run(t, func(*testing.T) task.Store { return &otherStore{new(memory.Store)} })
 }

@@ -48,7 +48,7 @@ func TestTaskKept(t *testing.T) {
 	})
 }
 
-// A Task that was made of an Info tells it, and is no lease.
+// A Task that was made of an Info has its fields, and no lease.
 func TestNewTask(t *testing.T) {
 	at := time.Unix(1e9, 5)
 	for _, info := range []Info{
@@ -70,7 +70,8 @@ func TestNewTask(t *testing.T) {
 	}
 }
 
-// A Task that is used again, because what was taken first could not be decoded, tells nothing of it.
+// A Task that is used again, because the payload of the first task could not be decoded, shows
+// nothing of the first.
 func TestTaskUsedAgain(t *testing.T) {
 	var task Task[int]
 	task.show(&driver.Record{Details: driver.Details{Cost: 3, TTR: time.Second}})
@@ -79,7 +80,7 @@ func TestTaskUsedAgain(t *testing.T) {
 	require.Equal(t, Info{Cost: 1}, task.Info())
 }
 
-// None of the options that are set is taken for one that is not.
+// Each option counts as set when it is set.
 func TestOptionsAreSeen(t *testing.T) {
 	all := reflect.ValueOf(PutOptions{
 		Priority: 1, Cost: 1, Delay: 1, TTL: 1, Deadline: time.Unix(1, 0), TTR: 1, MaxAttempts: 1, Kind: "k", UniqueKey: "u", Group: "g",

@@ -261,7 +261,7 @@ func (t *takers) trim(g *takerGroup) {
 }
 
 // signalEnded wakes the waiting takers of a consumer to see its end. nil stands for the end of the
-// queue, which only Watches must be told.
+// queue, which wakes only Watches.
 func (t *takers) signalEnded(c *consumerState) {
 	for _, g := range t.groups {
 		for _, w := range g.waitQueue {

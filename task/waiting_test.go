@@ -53,8 +53,9 @@ type waitingPutter struct {
 	err    error
 }
 
-// TestWaiting makes random calls, of which many wait, and checks after each step: nobody waits for
-// what is there, who came first was served first, and no task is given to two, or to none.
+// TestWaiting makes random calls, many of them waiting ones. After each step it checks that no
+// call waits for a task that is ready, that calls are served in order, and that each task goes to
+// one.
 func TestWaiting(t *testing.T) {
 	for seed := range uint64(150) {
 		synctest.Test(t, func(t *testing.T) {
@@ -257,7 +258,7 @@ func (w *waiters) check(when string) {
 	}
 }
 
-// has tells whether a task can be taken that the filter passes. If so, it is taken.
+// has reports whether the filter passes a ready task, and takes it.
 func (w *waiters) has(f Filter) bool {
 	r, err := w.queues[0].backend.TakeOne(w.ctx, &set(&f, driver.Handle{ID: "who looks"}).Taker)
 	require.NoError(w, err)
@@ -288,8 +289,8 @@ func TestTakerFindsAnother(t *testing.T) {
 	})
 }
 
-// Whoever makes room lets in those who wait for it, so what room is left then is there for
-// newcomers at once: these need not wait for goroutines that were let in and have not run yet.
+// A call that makes room admits the waiting callers, so newcomers can use the rest of the room at
+// once: they need not wait for admitted goroutines that have not run yet.
 func TestRoomIsLeftForNewcomers(t *testing.T) {
 	for range 100 {
 		synctest.Test(t, func(t *testing.T) {

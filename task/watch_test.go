@@ -14,8 +14,8 @@ import (
 	"github.com/fairq/fairq/task/memory"
 )
 
-// watcher uses a Watch as a pool does: it takes, and when it is told that there is something it
-// takes again, or gives up.
+// watcher uses a Watch as a pool does: it takes, and when the Watch calls it takes again, or gives
+// up.
 type watcher struct {
 	w     *waiters
 	watch *Watch[int]
@@ -33,13 +33,13 @@ type watcher struct {
 
 func (w *waiters) newWatcher(c *Consumer[int]) *watcher {
 	o := &watcher{w: w, seed: w.rand.Uint64(), batch: w.rand.IntN(4)}
-	o.watch = c.Watch(o.told)
+	o.watch = c.Watch(o.onCall)
 	w.watchers = append(w.watchers, o)
 	return o
 }
 
-// told is the function of the Watch.
-func (o *watcher) told() {
+// onCall is the function of the Watch.
+func (o *watcher) onCall() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.calls++
@@ -103,7 +103,7 @@ func (o *watcher) disarm() {
 	o.watch.Disarm()
 }
 
-// counter uses a Watch to know when so many tasks wait.
+// counter uses a Watch to see when a number of tasks wait.
 type counter struct {
 	w     *waiters
 	queue *Queue[int]
@@ -169,7 +169,7 @@ func (w *waiters) closeConsumer(c *Consumer[int]) {
 	w.dropHandedBack()
 }
 
-// collect gathers what watchers have taken, and drops what was handed back. It is called when
+// collect gathers the tasks that watchers have taken, without those handed back. It is called when
 // nothing moves.
 func (w *waiters) collect() {
 	w.watchers = slices.DeleteFunc(w.watchers, func(o *watcher) bool {
