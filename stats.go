@@ -67,7 +67,7 @@ type KeyStat[K comparable] struct {
 
 	// OldestAge is the age of the oldest item, and Wait counts the waits of the popped ones since the
 	// key last had no items. They are 0 and empty unless TrackWait is on. For tasks, OldestAge is the
-	// age of the oldest ready or delayed one, and Wait is empty.
+	// age of the oldest ready or delayed one, and Wait is of the keys that are counted.
 	OldestAge time.Duration `json:"oldest_age_ns"`
 	Wait      Histogram     `json:"wait"`
 

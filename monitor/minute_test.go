@@ -150,6 +150,14 @@ func TestAlerts(t *testing.T) {
 		require.NoError(t, taken.Bury(t.Context(), errors.New("no")))
 		_, answer := get(t, m, "/v1/queues/mails")
 		require.EqualValues(t, 4194304*time.Microsecond, answer["minute"].(map[string]any)["wait"].(map[string]any)["p50_ns"], "3 s at most")
+		for _, key := range rows(t, m, "/v1/queues/mails/keys", "keys") {
+			minute := key["minute"].(map[string]any)
+			if key["key"] == taken.Key {
+				require.Equal(t, answer["minute"].(map[string]any)["wait"], minute["wait"])
+			} else {
+				require.NotContains(t, minute, "wait")
+			}
+		}
 		require.NoError(t, tasks.Pause(t.Context()))
 		require.NoError(t, tasks.PauseKey(t.Context(), "nobody"))
 		p.stats = pool.Stats{Failed: 3, Lost: 2, Paused: true}

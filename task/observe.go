@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -38,7 +39,7 @@ func (q *Queue[V]) KeyStats(
 	now := time.Now()
 	if by >= fairq.ByServed {
 		for _, c := range q.counts.Top(n, keycount.By(by == fairq.ByRefused), now) {
-			stats = append(stats, statOf(c.Key, c))
+			stats = append(stats, q.statOf(c.Key, c))
 		}
 		return stats, nil
 	}
@@ -51,7 +52,7 @@ func (q *Queue[V]) KeyStats(
 	}
 	all, err := q.backend.KeyStats(ctx, most)
 	for _, k := range all {
-		stat := statOf(k.Key, q.counts.Of(k.Key, now))
+		stat := q.statOf(k.Key, q.counts.Of(k.Key, now))
 		stat.Backlog, stat.Taken, stat.Buried = k.Ready+k.Delayed+k.Held, k.Taken, k.Buried
 		stat.Paused, stat.WaitsUntil = k.Paused, k.WaitsUntil
 		if !k.Oldest.IsZero() {
@@ -71,9 +72,10 @@ func (q *Queue[V]) KeyStats(
 }
 
 // statOf returns a KeyStat with the counters of a key.
-func statOf(key string, c keycount.Count[string]) fairq.KeyStat[string] {
+func (q *Queue[V]) statOf(key string, c keycount.Count[string]) fairq.KeyStat[string] {
 	return fairq.KeyStat[string]{
-		Key: key, Total: fairq.Counts(c.Total), Recent: fairq.Counts(c.Recent), Missed: c.Missed,
+		Key: key, Wait: q.waits.of(key),
+		Total: fairq.Counts(c.Total), Recent: fairq.Counts(c.Recent), Missed: c.Missed,
 	}
 }
 
@@ -122,13 +124,35 @@ func (q *Queue[V]) countServed(t *Task[V]) {
 	q.counts.Add(t.Key, counts, now)
 	q.waits.mu.Lock()
 	defer q.waits.mu.Unlock()
-	q.waits.total.Add(max(0, time.Duration(driver.Nanos(now)-d.ReadyAt)))
+	if q.waits.keys[t.Key] == nil {
+		if len(q.waits.keys) >= 2*q.options.CountKeys {
+			maps.DeleteFunc(q.waits.keys, func(key string, _ *fairq.Histogram) bool {
+				return q.counts.Of(key, now).Key != key
+			})
+		}
+		q.waits.keys[t.Key] = new(fairq.Histogram)
+	}
+	waited := max(0, time.Duration(driver.Nanos(now)-d.ReadyAt))
+	q.waits.total.Add(waited)
+	q.waits.keys[t.Key].Add(waited)
 }
 
-// waits counts the times from ready to taken.
+// waits counts the times from ready to taken: of all tasks, and by key for the counted keys and as
+// many others at most.
 type waits struct {
 	mu    sync.Mutex
 	total fairq.Histogram
+	keys  map[string]*fairq.Histogram
+}
+
+// of returns the waits of a key, which are empty if it is not counted.
+func (w *waits) of(key string) (h fairq.Histogram) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if known := w.keys[key]; known != nil {
+		h = *known
+	}
+	return h
 }
 
 // Waits returns the times from ready to taken of all tasks that this Queue has taken. It is empty

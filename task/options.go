@@ -113,7 +113,7 @@ type Options[V any] struct {
 
 	// CountKeys is the number of keys, those with the most events, of which this Queue counts the
 	// tasks taken, refused and evicted, for [Queue.KeyStats]. 0 means none. It costs a lock and a
-	// clock reading for each task that is taken, and some 150 bytes for each key; for its error
+	// clock reading for each task that is taken, and some 800 bytes for each key; for its error
 	// see [fairq.Options].
 	CountKeys int
 

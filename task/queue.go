@@ -58,6 +58,7 @@ func Open[V any](ctx context.Context, store Store, name string, options *Options
 		return nil, err
 	}
 	q.counts = keycount.New[string](q.options.CountKeys)
+	q.waits.keys = map[string]*fairq.Histogram{}
 	q.notifier = newNotifier(reflect.TypeFor[V]())
 	q.notifier.prior = q.options.PriorCost
 	q.notifier.expiries.wanted = q.options.OnExpire != nil

@@ -206,6 +206,7 @@ const plain = (field) => (s) => number(s.stats[field]);
 const capacity = (s) => s.stats.capacity >= 1 << 29 ? 'no limit' : number(s.stats.capacity);
 const oldest = ['Oldest', (s) => s.oldest_age_ns ? duration(s.oldest_age_ns) : none];
 const wait = (field) => (s) => s.minute && s.minute.wait ? `≤ ${duration(s.minute.wait[field])}` : none;
+const waited = (s) => s.minute && s.minute.wait ? s.minute.wait.p99_ns : 0;
 const waits = [['Half waited lately', wait('p50_ns')], ['99 % waited lately', wait('p99_ns')]];
 const state = ['State', (s) => s.state];
 const kinds = {
@@ -284,7 +285,7 @@ const overview = [
   ['Served lately', latelyOf('served'), latelyValue('served')],
   ['Refused lately', latelyOf('refused'), latelyValue('refused'), (cell, s) => cell.classList.toggle('much', latelyValue('refused')(s) > 0)],
   ['Failed lately', latelyOf('failed'), latelyValue('failed'), (cell, s) => cell.classList.toggle('much', latelyValue('failed')(s) > 0)],
-  ['99 % waited lately', (s) => wait('p99_ns')(s), (s) => s.minute && s.minute.wait ? s.minute.wait.p99_ns : 0],
+  ['99 % waited lately', wait('p99_ns'), waited],
   ['Workers', workers, workers],
   ['State', (s) => s.state, (s) => s.state, (cell, s) => cell.classList.toggle('much', s.state !== 'open')],
 ];
@@ -505,8 +506,8 @@ shown.keys = () => {
     ['Served lately', count('served'), value('served')],
     ['Refused lately', count('refused'), value('refused'), much('refused')],
     ['Evicted lately', count('evicted'), value('evicted'), much('evicted')],
-    ...(tasks ? [['Taken', (k) => number(k.taken), (k) => k.taken], ['Buried', (k) => number(k.buried), (k) => k.buried]]
-      : [['99 % waited lately', (k) => wait('p99_ns')(k), (k) => k.minute && k.minute.wait ? k.minute.wait.p99_ns : 0]]),
+    ['99 % waited lately', wait('p99_ns'), waited],
+    ...(tasks ? [['Taken', (k) => number(k.taken), (k) => k.taken], ['Buried', (k) => number(k.buried), (k) => k.buried]] : []),
     ['State', (k) => k.paused ? 'paused' : k.waits_until ? 'waits' : none, (k) => Number(k.paused), (cell, k) => cell.classList.toggle('much', k.paused)],
   ];
   const order = orders.keys || (orders.keys = [1, -1]);

@@ -138,7 +138,7 @@ func (c *comparison) compareStats() {
 		list, err := s.KeyStats(ctx, 100, fairq.ByBacklog)
 		c.ok("KeyStats", err)
 		for i := range list { // for the counters see below
-			list[i].Total, list[i].Recent = fairq.Counts{}, fairq.Counts{}
+			list[i].Total, list[i].Recent, list[i].Wait = fairq.Counts{}, fairq.Counts{}, fairq.Histogram{}
 		}
 		slices.SortFunc(list, func(a, b fairq.KeyStat[string]) int { return strings.Compare(a.Key, b.Key) })
 		return append([]fairq.KeyStat[string]{}, list...)

@@ -230,7 +230,8 @@ var roomCases = []testCase{
 			e.ok(err)
 			for i := range got {
 				equal(e, "Recent", got[i].Recent, got[i].Total)
-				got[i].Recent = fairq.Counts{}
+				equal(e, "Wait", got[i].Wait.Count, got[i].Total.Served)
+				got[i].Recent, got[i].Wait = fairq.Counts{}, fairq.Histogram{}
 			}
 			equal(e, "KeyStats by service", got, want)
 		}
