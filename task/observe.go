@@ -47,7 +47,7 @@ func (q *Queue[V]) KeyStats(
 		return nil, err
 	}
 	most := n
-	if by == fairq.ByOldest {
+	if by == fairq.ByOldest && n > 0 {
 		most = math.MaxInt32
 	}
 	all, err := q.backend.KeyStats(ctx, most)

@@ -1,6 +1,8 @@
 package postgres
 
 import (
+	"strings"
+
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairq/fairq/store/internal/rows"
@@ -43,9 +45,17 @@ SELECT o.* FROM (SELECT $2::text::pg_snapshot AS mark) m CROSS JOIN LATERAL (
 ) o`
 )
 
+// sqlPausedStats is sqlKeyStats, but reads only the tasks of paused keys.
+var sqlPausedStats = strings.Replace(sqlKeyStats, "key IS NOT NULL",
+	"key IN (SELECT key FROM fairq.keys WHERE queue = $1 AND paused)", 1)
+
 // KeyStats implements rows.View.
 func (v *view) KeyStats(n int) (keys []rows.Key, err error) {
-	err = v.tx.query("key stats", sqlKeyStats, []any{v.queue, n},
+	sql := sqlKeyStats
+	if n == 0 {
+		sql = sqlPausedStats
+	}
+	err = v.tx.query("key stats", sql, []any{v.queue, n},
 		list(&keys, func(found pgx.Rows, k *rows.Key) error {
 			return keyTable.read(found, k, (*number)(&k.Oldest))
 		}))

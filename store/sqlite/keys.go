@@ -16,10 +16,14 @@ func readStates(c *cells, k *rows.Key) {
 	}
 }
 
-// KeyStats implements rows.View. It reads all tasks of the queue.
+// KeyStats implements rows.View. It reads all tasks of the queue, or if n is 0 those of paused keys.
 func (v *view) KeyStats(n int) ([]rows.Key, error) {
 	var all []rows.Key
-	err := v.session.each(keyStats, func(c *cells) {
+	stats := keyStats
+	if n == 0 {
+		stats = pausedStats
+	}
+	err := v.session.each(stats, func(c *cells) {
 		k := rows.Key{Key: c.text()}
 		readStates(c, &k)
 		k.Oldest = c.int()

@@ -20,6 +20,7 @@ import (
 var may = map[*statement]string{
 	selectTable: "SCAN",        // the list of all tables, at the open
 	keyStats:    "TEMP B-TREE", // orders the keys by fresh counts
+	pausedStats: "TEMP B-TREE",
 	countKeys:   "SCAN",        // the keys that it has just found, one by one
 }
 

@@ -82,13 +82,10 @@ var (
 			`hold = excluded.hold, filled = excluded.filled`,
 	}
 	deleteKey = &statement{"set key", `DELETE FROM ~keys WHERE queue = ? AND "key" = ?`}
-	keyStats  = &statement{
-		"key stats",
-		`SELECT "key", sum(state = 1), sum(state = 2), sum(state = 3), sum(state = 4), sum(state = 5), ` +
-			`coalesce(min(CASE WHEN state <= 2 THEN created END), 0) ` +
-			`FROM ~tasks INDEXED BY ~tasks_key WHERE queue = ? GROUP BY "key" ORDER BY count(*) DESC`,
-	}
-	keyPaused = &statement{"key stats", `SELECT "key" FROM ~keys WHERE queue = ? AND paused`}
+	keyStats  = statsOf("")
+	keyPaused = &statement{"key stats", `SELECT "key" FROM ~keys WHERE queue = ?1 AND paused`}
+
+	pausedStats = statsOf(` AND "key" IN (` + keyPaused.sql + `)`)
 	countKeys = &statement{
 		"keys",
 		`WITH RECURSIVE k(k) AS (SELECT min("key") FROM ~tasks WHERE queue = ?1 AND "key" >= ?2 UNION ALL ` +
@@ -167,3 +164,13 @@ func (s *statement) text(prefix string) string { return strings.ReplaceAll(s.sql
 
 // placeholders returns n question marks.
 func placeholders(n int) string { return strings.TrimSuffix(strings.Repeat("?, ", n), ", ") }
+
+// statsOf returns the statement that counts the tasks of all keys, or of some.
+func statsOf(some string) *statement {
+	return &statement{
+		"key stats",
+		`SELECT "key", sum(state = 1), sum(state = 2), sum(state = 3), sum(state = 4), sum(state = 5), ` +
+			`coalesce(min(CASE WHEN state <= 2 THEN created END), 0) ` +
+			`FROM ~tasks INDEXED BY ~tasks_key WHERE queue = ?1` + some + ` GROUP BY "key" ORDER BY count(*) DESC`,
+	}
+}
