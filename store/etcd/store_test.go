@@ -63,7 +63,7 @@ func testRows(t *testing.T, members int) {
 // teller claims to report other processes' changes by itself.
 type teller struct{ handle }
 
-func (teller) Tells() bool { return true }
+func (teller) ReportsChanges() bool { return true }
 
 func (h teller) Reopen(t *testing.T) rows.DB { return teller{newHandle(t, h.engine)} }
 

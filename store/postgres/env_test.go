@@ -59,7 +59,7 @@ func openTest(tb testing.TB, change ...func(*config)) testDB {
 func (db testDB) Reopen(t *testing.T) rows.DB { return db.again(t) }
 
 // Tells says that Changed may return true without a change.
-func (testDB) Tells() bool { return true }
+func (testDB) ReportsChanges() bool { return true }
 
 func (db testDB) again(tb testing.TB) testDB {
 	tb.Helper()

@@ -38,7 +38,7 @@ func openCallers(t *testing.T, path, begin string) callers {
 func (c callers) Reopen(t *testing.T) rows.DB { return openCallers(t, c.path, "immediate") }
 
 // Tells is true because Changed reports all such transactions, as if they were others'.
-func (c callers) Tells() bool { return true }
+func (c callers) ReportsChanges() bool { return true }
 
 func (c callers) Begin(ctx context.Context) (rows.Tx, error) {
 	own, err := c.sql.BeginTx(ctx, nil)

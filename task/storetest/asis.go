@@ -69,7 +69,7 @@ var asIsCases = []testCase{
 	}},
 }
 
-// asIsElsewhere is about those who look from another process.
+// asIsElsewhere has cases in which another process looks.
 var asIsElsewhere = []testCase{
 	{"Change", "which those who work on it can still change", func(e *env) {
 		q := e.open(options{Capacity: 3})

@@ -207,7 +207,7 @@ func (c *comparison) task() task.Entry[int] {
 	return b
 }
 
-// showTasks leaves out what is not set.
+// showTasks returns tasks as text, without zero fields.
 func showTasks(batch ...task.Entry[int]) string {
 	var s strings.Builder
 	for _, b := range batch {
@@ -398,7 +398,7 @@ func (c *comparison) of(w *worker, s *side) *task.Consumer[int] {
 	return w.got
 }
 
-// wasResumed makes calls of a consumer that is another one's by now.
+// wasResumed makes calls of a consumer that another caller has resumed.
 func (c *comparison) wasResumed(w *worker) {
 	c.both("TryTake of one that was resumed", nil, func(s *side) error {
 		_, _, err := c.of(w, s).TryTake(c.ctx)
@@ -408,7 +408,7 @@ func (c *comparison) wasResumed(w *worker) {
 	c.both("Close of one that was resumed", nil, func(s *side) error { return c.of(w, s).Close(c.ctx) })
 }
 
-// resume resumes a consumer, and tells whether it could be.
+// resume resumes a consumer, and reports whether that was possible.
 func (c *comparison) resume(w *worker) bool {
 	next := &worker{at: c.side()}
 	var got, want []*task.Task[int]

@@ -26,7 +26,7 @@ func (c *comparison) take() {
 	}
 }
 
-// takeOne takes a task, and tells whether there was one.
+// takeOne takes a task, and reports whether there was one.
 func (c *comparison) takeOne(w *worker, f task.Filter) bool {
 	w.got.SetFilter(f)
 	w.want.SetFilter(f)
@@ -84,8 +84,8 @@ func showFilter(f task.Filter) string {
 	return fmt.Sprintf("%q, priority <= %d", f.Kinds, *f.MaxPriority)
 }
 
-// only makes the wanted queue take no tasks but those of a key, of those that are ready, or not any
-// more, if which key is next is open.
+// only makes the wanted queue take no tasks but those of a key, of those that are ready, or not
+// any more, if which key is next is open.
 func (c *comparison) only(key string, ready map[string][]*task.Task[int], on bool) {
 	if !c.open {
 		return
@@ -160,7 +160,7 @@ func (c *comparison) settle() {
 	}
 }
 
-// sameLease compares what a task tells of its lease.
+// sameLease compares the fields of a lease.
 func (c *comparison) sameLease(l *twins) {
 	c.equal("state", l.got.Info().State, l.want.Info().State)
 	c.equal("until", showTime(l.got.Info().Until), showTime(l.want.Info().Until))

@@ -24,8 +24,8 @@ const second = time.Second
 // do again and again.
 const ages = 3 * time.Hour
 
-// soon is by when those who share a store know of each other's changes, if they have to look for
-// them.
+// soon is the time within which processes that share a store see each other's changes, if they
+// have to look for them.
 const soon = time.Minute
 
 // env is what a case runs in.
@@ -38,8 +38,8 @@ type env struct {
 	skipped  string   // why the case was skipped
 }
 
-// skip ends the case, which is not for this store. What is skipped in a bubble does not count as
-// skipped outside.
+// skip ends the case, which is not for this store. A skip in a bubble does not count as a skip
+// outside.
 func (e *env) skip(why string) {
 	e.skipped = why
 	e.SkipNow()
@@ -76,7 +76,7 @@ func (e *env) at(what string, got, start time.Time, after time.Duration) {
 	}
 }
 
-// options are those of a queue, without what is rarely needed.
+// options are the Options of a queue of strings.
 type options = task.Options[string]
 
 // queue is a queue whose tasks have keys of one letter, which their payloads begin with.
@@ -442,7 +442,7 @@ func (q *queue) waiting() *call[struct{}] {
 	return begin(q.e, func() (struct{}, error) { return struct{}{}, q.Wait(ctx, "x") })
 }
 
-// watch is what one who reads events has seen.
+// watch has the events that a reader has seen.
 type watch struct {
 	e      *env
 	mu     sync.Mutex
@@ -467,7 +467,7 @@ func (q *queue) watch(ctx context.Context) *watch {
 	return w
 }
 
-// saw checks what was seen since the last call: "put a" means that a task of key a was put.
+// saw checks the events since the last call: "put a" means that a task of key a was put.
 func (w *watch) saw(want string) []task.Event {
 	w.e.Helper()
 	events, got := w.seen()

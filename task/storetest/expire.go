@@ -10,14 +10,14 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// expired is what was given to OnExpire.
+// expired has the tasks that OnExpire got.
 type expired struct {
 	e     *env
 	mu    sync.Mutex
 	tasks []*task.Task[string]
 }
 
-// expiring returns options whose OnExpire remembers what it is given.
+// expiring returns options whose OnExpire keeps its tasks.
 func (e *env) expiring() (options, *expired) {
 	x := &expired{e: e}
 	return options{OnExpire: func(t *task.Task[string]) {
@@ -27,7 +27,7 @@ func (e *env) expiring() (options, *expired) {
 	}}, x
 }
 
-// got checks what was given to OnExpire since the last call.
+// got checks the tasks that OnExpire got since the last call.
 func (x *expired) got(want string) []*task.Task[string] {
 	x.e.Helper()
 	synctest.Wait()

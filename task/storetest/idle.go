@@ -44,7 +44,7 @@ type ticks struct {
 // between them.
 const mostAtOnce = 20_000
 
-// add counts a call of Tick, and tells whether there are too many.
+// add counts a call of Tick, and reports whether there are too many.
 func (t *ticks) add() (tooMany bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -66,7 +66,7 @@ func (t *ticks) count() int {
 // it. It may look after its leases, but not more often than a few times in each second.
 func (q *queue) idles() {
 	q.e.Helper()
-	time.Sleep(time.Second) // what was due in between happens
+	time.Sleep(time.Second) // due changes happen
 	before := q.ticks.count()
 	time.Sleep(time.Minute)
 	if n := q.ticks.count() - before; n > 5*60 {

@@ -21,8 +21,7 @@ var settle = map[string]func(*lease){
 	"later":   func(l *lease) { l.release(time.Hour) },
 }
 
-// everywhere puts a task into each state, and returns their ids, and the lease of the one that is
-// taken.
+// everywhere puts a task into each state, and returns their ids and the lease of the taken one.
 func (q *queue) everywhere() (ids map[task.State]task.ID, l *lease) {
 	q.e.Helper()
 	taken, buried := q.one("t1", task.PutOptions{}), q.one("b1", task.PutOptions{})

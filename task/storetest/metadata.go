@@ -23,8 +23,8 @@ const (
 	ownMap         = "in a map that nobody else has"
 )
 
-// tells checks the metadata of tasks, and then changes them.
-func tells[V any](e *env, what string, tasks ...*task.Task[V]) {
+// checkMetadata checks the metadata of tasks, and then changes them.
+func checkMetadata[V any](e *env, what string, tasks ...*task.Task[V]) {
 	e.Helper()
 	for _, t := range tasks {
 		equal(e, "metadata of a task, by "+what, t.Info().Metadata, about())
@@ -37,10 +37,10 @@ var metadataCases = []testCase{
 		q := e.open()
 		ids := q.tagged("a1 a2 a3 a4 a5")
 		for range 2 { // the second time after the maps were changed
-			tells(e, "Peek", q.peek(ids[0]))
+			checkMetadata(e, "Peek", q.peek(ids[0]))
 			tasks, err := q.List(ctx, task.ListOptions{})
 			e.ok(err)
-			tells(e, "List", tasks...)
+			checkMetadata(e, "List", tasks...)
 			infos, err := q.Upcoming(ctx, 5)
 			e.ok(err)
 			for _, i := range infos {
@@ -52,18 +52,18 @@ var metadataCases = []testCase{
 		var next task.Task[string]
 		_, err := c.AckAndTake(ctx, q.first("a1").Task, &next)
 		e.ok(err)
-		tells(e, "AckAndTake", &next)
+		checkMetadata(e, "AckAndTake", &next)
 		tasks, err := c.TakeBatch(ctx, 2)
 		e.ok(err)
-		tells(e, "TakeBatch", tasks...)
-		tells(e, "TakeID", q.takesID(ids[4]).Task)
+		checkMetadata(e, "TakeBatch", tasks...)
+		checkMetadata(e, "TakeID", q.takesID(ids[4]).Task)
 		c.disconnect()
 		_, leases := q.resume(c.ID(), "a2 a3 a4")
 		for _, l := range leases {
-			tells(e, "ResumeConsumer", l.Task)
+			checkMetadata(e, "ResumeConsumer", l.Task)
 			l.release(0)
 		}
-		tells(e, "Take", q.first("a2").Task)
+		checkMetadata(e, "Take", q.first("a2").Task)
 	}},
 	{"Events", ownMap, func(e *env) {
 		q := e.open(options{TTR: second})
@@ -87,13 +87,13 @@ var metadataCases = []testCase{
 		q.one("a3", task.PutOptions{Metadata: about(), TTL: second})
 		time.Sleep(2 * second)
 		synctest.Wait()
-		tells(e, "OnExpire", x.got("a3")...)
+		checkMetadata(e, "OnExpire", x.got("a3")...)
 	}},
 	{"Copied", "The map is copied.", func(e *env) {
 		q, m := e.open(), about()
 		q.put("a1 b1", task.PutOptions{Metadata: m})
 		clear(m)
-		tells(e, "Take", q.first("a1").Task, q.first("b1").Task)
+		checkMetadata(e, "Take", q.first("a1").Task, q.first("b1").Task)
 	}},
 	{"None", "nil if there is none", func(e *env) {
 		q := e.open()

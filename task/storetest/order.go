@@ -162,7 +162,7 @@ func (e *env) inVain(back func(*consumer, *lease), o options) {
 			back(c, &lease{t, e})
 		}
 		e.ok(c.Close(ctx))
-		if inVain > 2*done+4 { // what comes back untried uses each turn twice
+		if inVain > 2*done+4 { // an untried task uses each turn twice
 			e.Fatalf("a was served %d times, b %d times", inVain, done)
 		}
 	}
@@ -174,7 +174,7 @@ var delayCases = []testCase{
 		q, start := e.open(), time.Now()
 		take := q.taking()
 		q.one("a1", task.PutOptions{Delay: 20 * second})
-		q.one("b1", task.PutOptions{Delay: 10 * second}) // sooner than what is known
+		q.one("b1", task.PutOptions{Delay: 10 * second}) // sooner than the known time
 		time.Sleep(10 * second)
 		got(take, "b1").release(5 * second)
 		e.at("b1 taken", take.at, start, 10*second)

@@ -26,7 +26,7 @@ func (q *queue) full(name string, want fairq.FullError) {
 	equal(q.e, "it is ErrKeyFull", errors.Is(err, fairq.ErrKeyFull), want.PerKey)
 }
 
-// evicting opens a queue that evicts. What is evicted is added to the returned list.
+// evicting opens a queue that evicts. It adds evicted tasks to the returned list.
 func (e *env) evicting(o options) (*queue, *[]string) {
 	e.Helper()
 	var mu sync.Mutex // two may evict at the same time

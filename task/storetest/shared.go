@@ -23,7 +23,7 @@ func (e *env) two(o ...options) (q, other *queue) {
 	return e.open(o...), e.openIn(store, "queue", o...)
 }
 
-// later lets time pass until those who share a store know of each other's changes.
+// later lets time pass until processes that share a store see each other's changes.
 func later() {
 	synctest.Wait()
 	time.Sleep(soon)
@@ -113,7 +113,7 @@ var sharedCases = []testCase{
 				switch r.IntN(6) {
 				case 0:
 					take()
-				case 1: // what comes next must not come before what is left
+				case 1: // the next task must not come before older ones
 					if left := want[key]; len(left) > 0 {
 						i := r.IntN(len(left))
 						calls = append(calls, "delete "+left[i])

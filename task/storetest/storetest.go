@@ -1,4 +1,4 @@
-// Package storetest tells whether a [task.Store] does what package task promises.
+// Package storetest checks that a [task.Store] keeps the promises of package task.
 //
 //	func TestStore(t *testing.T) {
 //		storetest.Run(t, func(t *testing.T) task.Store { return openSomewhereNew(t) })
@@ -22,8 +22,8 @@ type Reopener interface {
 	task.Store
 
 	// Reopen returns the store as another process would open it: with the same queues and tasks,
-	// but nothing in common that is not in the store itself. The one that it is called on stays
-	// open, unless it was killed.
+	// but nothing in common that is not in the store itself. The old store stays open,
+	// unless it was killed.
 	Reopen(t *testing.T) task.Store
 
 	// Kill ends the store as a crash of its process would: nothing is handed back. All calls of its
@@ -31,8 +31,8 @@ type Reopener interface {
 	Kill(t *testing.T)
 }
 
-// Transactor is a Store whose calls can be parts of transactions of the caller's own. There are more
-// cases for it.
+// Transactor is a Store whose calls can be parts of transactions of the caller's own. There are
+// more cases for it.
 type Transactor interface {
 	task.Store
 
@@ -95,10 +95,10 @@ var themes = []theme{
 	{"AsIsElsewhere", asIsElsewhere, true},
 }
 
-// Run tests a Store. open must return a new one that is empty. If it is a [Reopener], there is more
+// Run tests a Store. open must return a new, empty one. If it is a [Reopener], there is more
 // to test.
 //
-// Some cases make random calls. When one of these fails, it tells the seed, and with the
+// Some cases make random calls. When one of these fails, it prints the seed, and with the
 // environment variable STORETEST_SEED set to that it does the same again.
 func Run(t *testing.T, open func(t *testing.T) task.Store) {
 	for _, theme := range themes {

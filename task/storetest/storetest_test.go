@@ -70,7 +70,7 @@ func TestCompare(t *testing.T) {
 var errKilled = errors.New("killed")
 
 // disk is a Memory that outlives its process: payloads are encoded, others can open it, and leases
-// are lost when those who hold them are not heard of any more.
+// are lost when their consumers are gone.
 type disk struct {
 	memory *memory.Store
 	mu     sync.Mutex // protects killed, and the consumers of all diskQueues
@@ -102,7 +102,7 @@ func (d *disk) Queues(ctx context.Context, from string, n int) ([]string, error)
 	return d.memory.Queues(ctx, from, n)
 }
 
-// lives tells that a consumer lives, or does not any more.
+// lives registers a consumer as alive, or not.
 func (q *diskQueue) lives(h driver.Handle, lives bool) error {
 	q.disk.mu.Lock()
 	defer q.disk.mu.Unlock()

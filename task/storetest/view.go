@@ -184,7 +184,7 @@ var viewCases = []testCase{
 			stats, err := q.KeyStats(ctx, n, fairq.ByBacklog)
 			e.ok(err)
 			first := slices.Clone(want[:min(n, 3)])
-			if n < 2 { // those that are paused are there too
+			if n < 2 { // paused keys are there too
 				first = append(first, want[1])
 			}
 			for i := range stats {

@@ -45,8 +45,7 @@ func both[R any](v *views, of func(rows.View) rows.Table[R]) bothTable[R] {
 	return bothTable[R]{v, of(v.got), want, want}
 }
 
-// Scan compares what is found: the rows must be in order, but it may be others of those that are in
-// the same place.
+// Scan compares the rows that both find. They must be in order; rows in the same place may differ.
 func (b bothTable[R]) Scan(r rows.Range) ([]*R, error) {
 	b.t.Helper()
 	what := b.note("%s.Scan(%#v)", b.rows.name, r)
@@ -167,8 +166,8 @@ func (v *views) Now() int64 {
 	return now
 }
 
-// Number sees to it that the model returns the same. What a handle had in a transaction that was
-// rolled back, another one may have.
+// Number makes the model return the same number. Another handle may get a number that a
+// transaction had which was rolled back.
 func (v *views) Number() (uint64, error) {
 	v.note("Number")
 	n, err := v.got.Number()

@@ -30,7 +30,7 @@ func (v *views) random() {
 	})
 }
 
-// choice is what is done so many times out of all.
+// choice is a call, and its weight in the random choice.
 type choice struct {
 	weight int
 	call   func()
@@ -59,7 +59,7 @@ func (v *views) held() (numbers []uint64) {
 	return numbers
 }
 
-// rowID returns the id of a row, rarely one that is not there.
+// rowID returns the id of a row, rarely of a missing one.
 func (v *views) rowID() uint64 {
 	var ids []uint64
 	for r := range v.model.tasks().all() {
@@ -72,7 +72,7 @@ func (v *views) rowID() uint64 {
 	return pick(v.rnd, ids...)
 }
 
-// uniqueKey returns one that no row has.
+// uniqueKey returns a unique key that no row has.
 func (v *views) uniqueKey() string {
 	uniqueKey := v.values.of(v.values.uniqueKeys)
 	for r := range v.model.tasks().all() {
@@ -143,7 +143,7 @@ func (v *views) take(c rows.Calls) {
 	}
 }
 
-// delete deletes rows, some of which were changed before, and put or not.
+// delete deletes rows. Some were changed before, and put or not.
 func (v *views) delete(c rows.Calls) {
 	for _, r := range v.found(c) {
 		switch v.rnd.IntN(4) {

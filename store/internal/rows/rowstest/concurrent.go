@@ -64,8 +64,8 @@ func testChanged(t *testing.T, db rows.DB) {
 	if !isReopener {
 		t.Skip("the DB has no method Reopen")
 	}
-	if tells, isTeller := db.(teller); isTeller && tells.Tells() {
-		t.Skip("it tells by itself")
+	if by, isReporter := db.(reporter); isReporter && by.ReportsChanges() {
+		t.Skip("it reports changes by itself")
 	}
 	other := r.Reopen(t)
 	in(t, db, exclusively(), func(rows.Calls) {})
@@ -75,7 +75,7 @@ func testChanged(t *testing.T, db rows.DB) {
 		ok(t, "Changed", err)
 		equal(t, "Changed", got, want)
 	}
-	for _, db := range []rows.DB{db, other} { // what was before does not matter
+	for _, db := range []rows.DB{db, other} { // ignore earlier changes
 		_, err := db.Changed(context.Background())
 		ok(t, "Changed", err)
 	}
@@ -219,7 +219,7 @@ func rowOfKey(v rows.Calls, key string) (*rows.Key, error) {
 	return first(v.Keys().Scan(rows.KeyRange([]string{key})))
 }
 
-// first returns the first of what was found, nil if that is nothing.
+// first returns the first row, nil if there is none.
 func first[R any](found []*R, err error) (*R, error) {
 	if len(found) == 0 {
 		return nil, err
@@ -263,8 +263,8 @@ func testExclusive(t *testing.T, db rows.DB) {
 	})
 }
 
-// testAloneInQueue changes a task in exclusive transactions, which need not lock it, and at the same
-// time in others, which do. All changes must be there in the end.
+// testAloneInQueue changes a task in exclusive transactions, which need not lock it, and at the
+// same time in others, which do. All changes must be there in the end.
 func testAloneInQueue(t *testing.T, db rows.DB) {
 	const n = 20
 	var id uint64

@@ -22,8 +22,8 @@ func enterer(t *testing.T, db rows.DB) func() (rows.Tx, rows.Calls) {
 	}
 }
 
-// testEnded checks that nobody misses an outcome, also if transactions are committed in another
-// order than they write.
+// testEnded checks that no caller misses an outcome, even if transactions commit in another order
+// than they write.
 func testEnded(t *testing.T, db rows.DB) {
 	write := func(v rows.Calls, uniqueKey string, id uint64, until int64) {
 		ok(t, "SetOutcome", v.SetOutcome(&rows.Outcome{UniqueKey: uniqueKey, ID: id, Result: rows.Failed, Err: &driver.Error{Message: uniqueKey}, Until: until}))
@@ -84,8 +84,7 @@ func testEnded(t *testing.T, db rows.DB) {
 	ended(4)
 }
 
-// testLocked checks that what is only looked at is not locked, and that it is told what was passed
-// over.
+// testLocked checks that reads without a lock lock nothing, and that they see locked rows.
 func testLocked(t *testing.T, db rows.DB) {
 	if db.Traits().Exclusive {
 		t.Skip("no two transactions run at the same time")

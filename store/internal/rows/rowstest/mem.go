@@ -27,7 +27,7 @@ var ErrTooMany = errors.New("rowstest: too many writes")
 // its callers least, and if they break a rule it panics.
 type DB struct {
 	// Shared makes Exclusive return false. Then transactions run at the same time, and each method
-	// sees what was committed before it. It must be set before the handle is used, and be the same
+	// sees all commits before it. It must be set before the handle is used, and be the same
 	// for all handles on a database.
 	Shared bool
 
@@ -37,7 +37,7 @@ type DB struct {
 	// MaxWrites is what Traits tell. A transaction that writes more fails.
 	MaxWrites int
 
-	// Pause is how long Again tells to wait.
+	// Pause is the result of Again.
 	Pause time.Duration
 
 	data *data
@@ -48,7 +48,7 @@ type DB struct {
 	failing func(op string) error // nil if nothing fails
 	changed bool                  // another handle has written something since Changed was called
 	heads   map[uint64]*rows.Head // by queue: as it is as long as no other handle writes
-	given   uint64                // if not 0, what is given as the next number or ID of a queue
+	given   uint64                // if not 0, the next number or ID of a queue
 }
 
 // data is what all handles on a database share.
@@ -58,7 +58,7 @@ type data struct {
 	mu      sync.Mutex // protects what follows, during each call, but not while f of Fail runs
 	handles []*DB
 	rows    map[entry]any             // those committed; they are never changed, only replaced
-	locks   map[entry]map[*memTx]bool // who has locked something, and whether nobody else may
+	locks   map[entry]map[*memTx]bool // the holders of locks, true for a lock that excludes all others
 	ended   chan struct{}             // closed when a transaction ends
 	numbers map[uint64]uint64         // by queue the last one, at 0 the last ID; no rollback undoes it
 }
@@ -73,8 +73,8 @@ type entry struct {
 // running is locked by each transaction: for itself, unless the handles are Shared.
 var running = entry{table: "running"}
 
-// NewDB returns an empty database. now must not be nil, and may be called by any goroutine; it must
-// not use the database.
+// NewDB returns an empty database. now must not be nil, and may be called by any goroutine; it
+// must not use the database.
 func NewDB(now func() time.Time) *DB {
 	return (&DB{data: &data{
 		now: now, rows: map[entry]any{}, locks: map[entry]map[*memTx]bool{}, ended: make(chan struct{}),
@@ -125,11 +125,11 @@ func (db *DB) Begin(ctx context.Context) (rows.Tx, error) {
 	return tx, nil
 }
 
-// Again returns true for ErrAgain, which in a Shared DB is also a unique index that another one has
-// written to.
+// Again returns true for ErrAgain, which in a Shared DB is also a unique index that another one
+// has written to.
 func (db *DB) Again(err error) (time.Duration, bool) { return db.Pause, errors.Is(err, ErrAgain) }
 
-// Changed tells whether another handle has written something since the last call.
+// Changed reports whether another handle has written something since the last call.
 func (db *DB) Changed(ctx context.Context) (changed bool, err error) {
 	db.data.mu.Lock()
 	defer db.data.mu.Unlock()
@@ -140,8 +140,8 @@ func (db *DB) Changed(ctx context.Context) (changed bool, err error) {
 	return changed, nil
 }
 
-// Traits tells that no two transactions run at the same time, unless Shared is. Then a part of a
-// caller's transaction can be undone, as with a savepoint.
+// Traits reports Exclusive unless the handle is Shared. Then a part of a caller's transaction can
+// be undone, as with a savepoint.
 func (db *DB) Traits() rows.Traits {
 	return rows.Traits{Exclusive: !db.Shared, Undo: db.Shared && !db.KeepsParts, MaxWrites: db.MaxWrites}
 }

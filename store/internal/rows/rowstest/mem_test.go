@@ -123,7 +123,7 @@ func TestTurns(t *testing.T) {
 	require.NoError(t, put(db))
 }
 
-// Callers that break a rule are told so.
+// A call that breaks a rule panics with the rule.
 func TestMisuse(t *testing.T) {
 	tasks := func(t *testing.T, v rows.Calls) *rows.Row {
 		n, err := v.Number()

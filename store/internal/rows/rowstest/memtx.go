@@ -18,7 +18,7 @@ type memTx struct {
 	ctx    context.Context
 	db     *DB
 	data   *data
-	own    map[entry]any // rows that it has written, nil those that it has deleted
+	own    map[entry]any // rows that it has written, nil for deleted ones
 	user   *memTx        // the transaction of the user's that it is a part of, nil if it is one of its own
 	caller *driver.Tx    // not nil if it is a user's
 	last   uint64        // the queue entered last
@@ -102,7 +102,7 @@ func must(obeys bool, rule string) {
 // holder returns the transaction whose locks it has.
 func (tx *memTx) holder() *memTx { return cmp.Or(tx.user, tx) }
 
-// free tells whether it can lock something at once. If shared is true, others may lock it so too.
+// free reports whether it can lock a row at once. If shared is true, others may share the lock.
 func (tx *memTx) free(e entry, shared bool) bool {
 	for other, alone := range tx.data.locks[e] {
 		if other != tx.holder() && (alone || !shared) {
@@ -112,7 +112,7 @@ func (tx *memTx) free(e entry, shared bool) bool {
 	return true
 }
 
-// hasLocked tells whether it has locked something for itself.
+// hasLocked reports whether it has locked a row for itself.
 func (tx *memTx) hasLocked(e entry) bool { return tx.data.locks[e][tx.holder()] }
 
 // lock locks something, and waits for others that have. Two that wait for each other do so until
@@ -198,7 +198,7 @@ func (tx *memTx) Queue(name string, settings []byte) (found *rows.Queue, err err
 	return found, err
 }
 
-// number returns one that was never used in a queue, or for 0 as the ID of one.
+// number returns a number that was never used in a queue, or, for 0, never as the ID of a queue.
 func (tx *memTx) number(queue uint64) uint64 {
 	last := tx.data.numbers
 	n := cmp.Or(tx.db.given, last[queue]+1)
@@ -220,7 +220,7 @@ func (tx *memTx) Enter(id uint64, plan *rows.Plan) (found rows.View, err error) 
 	return found, err
 }
 
-// Notify does nothing: Changed tells.
+// Notify does nothing, because Changed reports changes.
 func (tx *memTx) Notify(uint64) {}
 
 func (tx *memTx) Commit() error {

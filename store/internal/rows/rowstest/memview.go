@@ -23,8 +23,8 @@ type memView struct {
 	dropped   bool
 }
 
-// view enters a queue. The Head is the one that the handle has of it, if no other has written since.
-// Where transactions run at the same time, numbers are fetched ahead.
+// view enters a queue. It has the Head of the handle, if no other handle has written since. Where
+// transactions run at the same time, it fetches numbers ahead.
 func (tx *memTx) view(at entry, q *queueRow, plan *rows.Plan) *memView {
 	h := tx.db.heads[q.id]
 	if h == nil || tx.db.Shared {
@@ -97,7 +97,7 @@ func (t memTable[R]) all() iter.Seq[*R] {
 	}
 }
 
-// scan returns the rows of a range, as they are kept, without those that it passes over.
+// scan returns the stored rows of a range, without the rows that it passes over.
 func (t memTable[R]) scan(r rows.Range) []*R {
 	from := t.all()
 	if r.Index == t.schema[0].Index && r.Prefixes != nil {
@@ -163,8 +163,8 @@ func (v *memView) write(e entry, row any) {
 	v.tx.own[e] = row
 }
 
-// unique is called before a new row is put. Whoever could not see that there is another one may
-// try again.
+// unique is called before a new row is put. A transaction that could not see another row with the
+// same values may be tried again.
 func (t memTable[R]) unique(r *R) {
 	for _, s := range t.schema {
 		at := s.Place(r)
@@ -207,7 +207,7 @@ func copyOf[R any](r *R, payload bool) *R {
 	return c
 }
 
-// taskTable is the table of tasks, with what is told of it besides.
+// taskTable is the table of tasks.
 type taskTable struct{ memTable[rows.Row] }
 
 func (t taskTable) Put(r *rows.Row) error {
@@ -242,7 +242,7 @@ func (t taskTable) writable(r *rows.Row) *rows.Row {
 	return old
 }
 
-// mayWrite tells whether a task may be changed.
+// mayWrite reports whether a task may be changed.
 func (v *memView) mayWrite(r *rows.Row) bool {
 	return v.exclusive || v.tx.hasLocked(v.tasks().of(r))
 }
@@ -261,7 +261,7 @@ func (v *memView) Number() (n uint64, err error) {
 	return n, err
 }
 
-// stats returns what KeyStats tells of all keys.
+// stats returns the KeyStats of all keys.
 func (v *memView) stats() map[string]rows.Key {
 	stats := map[string]rows.Key{}
 	for k := range v.keys().all() {

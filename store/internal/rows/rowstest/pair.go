@@ -23,7 +23,7 @@ type pair struct {
 	names   []string // of queues
 	calls   []string // the last ones
 	quiet   bool     // calls are not noted
-	made    int      // random ones in all, some of which are several
+	made    int      // random calls in all; some are several calls
 
 	ids     map[uint64]bool            // of queues: all there have been
 	numbers map[uint64]map[uint64]bool // by queue: all there have been
@@ -34,7 +34,7 @@ type handle struct {
 	name    int
 	got     rows.DB
 	want    *DB
-	heads   map[uint64][2]*rows.Head // by queue, those that were returned last
+	heads   map[uint64][2]*rows.Head // by queue, those returned last
 	numbers map[uint64]uint64        // by queue, the last one
 }
 
@@ -83,7 +83,7 @@ func (p *pair) changed(h *handle) {
 	p.must("Changed", err)
 	want, err := h.want.Changed(context.Background())
 	p.must("Changed of the model", err)
-	if t, ok := h.got.(teller); want && !got && (!ok || !t.Tells()) {
+	if t, ok := h.got.(reporter); want && !got && (!ok || !t.ReportsChanges()) {
 		p.fail("Changed of handle %d is false, but another handle has written", h.name)
 	}
 }
@@ -135,7 +135,7 @@ func (p *pair) compareAll(h *handle) {
 	p.must("Commit of the model", tx.want.Commit())
 }
 
-// note notes a call, for what is told if the test fails, and returns it as a string.
+// note notes a call for the report of a failure, and returns it as a string.
 func (p *pair) note(format string, args ...any) string {
 	call := fmt.Sprintf(format, args...)
 	if len(call) > 800 {

@@ -22,17 +22,17 @@ type reopener interface {
 	Reopen(t *testing.T) rows.DB
 }
 
-// teller may be implemented by a DB: if Tells returns true, it calls a function when others have
-// committed, and Changed need not say so.
-type teller interface {
-	Tells() bool
+// reporter may be implemented by a DB: if ReportsChanges returns true, it calls a function when
+// others have committed, and Changed need not say so.
+type reporter interface {
+	ReportsChanges() bool
 }
 
 // Run checks that a driver does what the comments of package rows say. open opens an empty
 // database.
 //
 // The test Random makes the same random calls to the driver and to a [DB], and compares what they
-// return. If it fails, it tells the seed; with that in the environment as ROWSTEST_SEED it makes
+// return. If it fails, it prints the seed; with that in the environment as ROWSTEST_SEED it makes
 // the same calls again.
 func Run(t *testing.T, open func(t *testing.T) rows.DB) {
 	t.Run("Random", func(t *testing.T) { random(t, open) })

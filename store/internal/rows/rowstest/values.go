@@ -12,8 +12,8 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// strange are strings that a database may mistake for others, for no strings, or for a part of a
-// statement. Those that may be mistaken for each other are neighbours.
+// strange are strings that a database may mistake for each other, for invalid text, or for a part
+// of a statement. Strings that may be mistaken for each other are neighbours.
 var strange = []string{
 	"a ", "A", "a", "a\x00", "a\x00b", "\x00", "\xff\xfe", "\xff", "\xc3\x28", "'; DROP TABLE tasks; --", "' OR 1=1 --", `"`, `\`, `\x61`, "a%", "%",
 	"_", "b", "ключ", "🙂", " ", "\u00e9", "e\u0301", "null", "?1", "$1", ":k", "0", "00", "1e1", strings.Repeat("k", driver.MaxName),
@@ -58,7 +58,7 @@ func (v values) priority() int { return pick(v.rnd, 0, 0, 1, driver.MaxPriority)
 
 func (v values) line() rows.Line { return rows.Line{Key: v.of(v.keys), Priority: v.priority()} }
 
-// count returns a number of rows, of which there may be more or fewer.
+// count returns a number of rows to ask for.
 func (v values) count() int { return pick(v.rnd, 1, 1, 2, 3, 1000) }
 
 // time returns a time, few different ones, some of them 0.

@@ -14,7 +14,7 @@ type txs struct {
 	*pair
 	h         *handle
 	got, want rows.Tx
-	views     []*views // those that were dropped too
+	views     []*views // with dropped ones
 	created   []uint64 // queues
 }
 
@@ -29,7 +29,7 @@ func (p *pair) begin(h *handle) *txs {
 	return &txs{pair: p, h: h, got: got, want: want}
 }
 
-// enter enters some queues, making those that are not there.
+// enter enters some queues, and makes missing ones.
 func (tx *txs) enter() {
 	var ids []uint64
 	for _, name := range tx.names {
@@ -44,7 +44,7 @@ func (tx *txs) enter() {
 			ids = append(ids, id)
 		}
 	}
-	if len(tx.ids) > 0 && tx.chance(10) { // perhaps one that was dropped
+	if len(tx.ids) > 0 && tx.chance(10) { // perhaps a dropped one
 		ids = append(ids, pick(tx.rnd, slices.Sorted(maps.Keys(tx.ids))...))
 	}
 	slices.Sort(ids)
@@ -63,7 +63,7 @@ func (tx *txs) left() (left []*views) {
 	return left
 }
 
-// rollback also allows what was made in the transaction to be made again.
+// rollback also allows the queues made in the transaction to be made again.
 func (tx *txs) rollback() {
 	tx.note("Rollback")
 	tx.got.Rollback()
