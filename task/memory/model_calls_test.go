@@ -360,7 +360,7 @@ func (m *model) DeleteSome(_ context.Context, o driver.ListOptions) (n int, err 
 	now, leave := m.enter()
 	defer leave()
 	for _, t := range m.some(&o) {
-		if lease := t.lease; t.State == o.State || o.State == 0 && t.State != driver.Taken && t.State != 0 {
+		if lease := t.lease; t.State != 0 && (t.State == o.State || o.State == 0 && t.State != driver.Taken) {
 			m.leave(t)
 			m.gone(t, driver.EventDelete, now, lease, driver.ErrDeleted)
 			n++
