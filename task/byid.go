@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/fairq/fairq/task/driver"
 )
@@ -82,6 +83,45 @@ func (q *Queue[V]) Delete(ctx context.Context, id ID) error {
 // DeleteUnlessTaken is Delete, but leaves a taken task as it is and returns [ErrTaken].
 func (q *Queue[V]) DeleteUnlessTaken(ctx context.Context, id ID) error {
 	return q.change(ctx, id, driver.Delete, nil, true)
+}
+
+// Change is a change of a task, for [Queue.Change]. A nil field stays as it is.
+type Change[V any] struct {
+	// Delay is the time from now until the task is ready, 0 to make it ready now. The time to live
+	// changes with the delay, as if the task had been put with it. Delay must be nil for a held or
+	// buried task.
+	Delay *time.Duration
+
+	// A different Priority puts the task behind all others of its key, even with KeepPlace. Its turn
+	// stays with the ready tasks that it leaves behind.
+	Priority *int
+
+	// A new Payload does not move the task.
+	Payload *V
+}
+
+// Change changes a task that is not taken, in one transaction. It returns [ErrTaken] if the task is
+// taken, and [ErrNotFound] if there is none. Find returns the id of the task with a unique key.
+func (q *Queue[V]) Change(ctx context.Context, id ID, c Change[V]) error {
+	if err := q.notifier.over(); err != nil {
+		return err
+	}
+	a := driver.Amendment{Delay: c.Delay, Priority: c.Priority}
+	switch {
+	case c.Delay != nil && (*c.Delay < 0 || *c.Delay > MaxDuration):
+		return checkDelay("Change.Delay", *c.Delay)
+	case c.Priority != nil && (*c.Priority < 0 || *c.Priority > MaxPriority):
+		return invalid("Change.Priority", *c.Priority, fmt.Sprintf("0 to %d", MaxPriority))
+	case c.Payload != nil && q.options.AsIs: // it may have another Codec
+		return errAsIs
+	case c.Payload != nil:
+		payload, err := q.encode(*c.Payload)
+		if err != nil {
+			return fmt.Errorf("task: payload of task %d: %w", id, err)
+		}
+		a.Payload = &payload
+	}
+	return named(q.backend.Amend(ctx, id, a), "task", id)
 }
 
 func (q *Queue[V]) change(

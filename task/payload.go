@@ -14,20 +14,24 @@ func (q *Queue[V]) newTask(n *driver.New, key string, payload V, options *PutOpt
 	if q.options.PriorCost > 0 && options.Cost == 0 {
 		n.Cost, n.Learned = q.notifier.LearnedCost(key), true
 	}
+	var err error
+	if n.Payload, err = q.encode(payload); err != nil {
+		return fmt.Errorf("task: payload of key %q: %w", key, err)
+	}
+	return nil
+}
+
+// encode returns a payload as the store gets it.
+func (q *Queue[V]) encode(payload V) (any, error) {
 	if q.notifier.inMemory {
-		n.Payload = payload
-		return nil
+		return payload, nil
 	}
 	var data []byte
 	var err error
 	if panics := guard("Codec.Encode", func() { data, err = q.options.Codec.Encode(payload) }); panics != nil {
 		err = panics
 	}
-	if err != nil {
-		return fmt.Errorf("task: payload of key %q: %w", key, err)
-	}
-	n.Payload = data
-	return nil
+	return data, err
 }
 
 // expired gives a task that has expired to OnExpire.

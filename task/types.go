@@ -179,6 +179,7 @@ const (
 	EventEvict   EventType = driver.EventEvict   // it made room for another one, and is gone
 	EventResume  EventType = driver.EventResume  // its consumer was resumed, and holds it by another lease
 	EventCancel  EventType = driver.EventCancel  // its group was cancelled while it is taken; its lease goes on
+	EventChange  EventType = driver.EventChange  // its delay, priority or payload is another one now
 )
 
 const (

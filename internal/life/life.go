@@ -311,6 +311,36 @@ func (t *Task) Change(
 	return t.Kick(now, s), nil
 }
 
+// Amend changes a task, of that priority, that is not taken. Without an Event in the Fate the task
+// stays where it is.
+func (t *Task) Amend(a *driver.Amendment, priority int, now int64) (Fate, error) {
+	waits, delays := t.State == driver.Ready || t.State == driver.Delayed, a.Delay != nil
+	f := Fate{State: t.State}
+	switch {
+	case t.State == driver.Taken:
+		return f, driver.ErrTaken
+	case delays && !waits:
+		return f, &driver.FieldError{
+			Field: "Change.Delay", Value: *a.Delay,
+			Limit: fmt.Sprintf("nil for a task that is %v", t.State),
+		}
+	case delays && (t.State == driver.Delayed || *a.Delay > 0):
+		until := Plus(now, *a.Delay)
+		if t.Expires > 0 { // its delay counts in its time to live as if it had been put with it
+			t.Expires = Plus(t.Expires, time.Duration(until-max(t.Until, now)))
+		}
+		if t.Until = 0; *a.Delay > 0 {
+			t.Until = until
+		}
+		f.State = t.queue(now)
+	case t.State != driver.Ready || !a.Moves(priority):
+		return f, nil
+	}
+	t.Untried = false
+	f.Event, f.Turn = driver.EventChange, NewTurn
+	return f, nil
+}
+
 // Delete removes a task.
 func (t *Task) Delete(outcome error, s *driver.Stats) Fate {
 	return t.gone(driver.EventDelete, outcome, s)

@@ -67,6 +67,9 @@ func (v *view) change(r *rows.Row, o op) {
 	v.ready, v.lastRounds = nil, nil
 	v.forgetFetched("tasks")
 	c := change{*r, o}
+	if i, ok := v.changed[r.ID]; ok && o == opInsert && v.changes[i].op == opDelete {
+		v.flush() // it is put again
+	}
 	if i, ok := v.changed[r.ID]; ok {
 		v.changes[i] = c.after(&v.changes[i])
 	} else {

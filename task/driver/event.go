@@ -25,13 +25,14 @@ const (
 	EventEvict             // it made room for another one, and is gone
 	EventResume            // its consumer was resumed, and holds it by another lease
 	EventCancel            // its group was cancelled while it is taken; its lease goes on
+	EventChange            // its delay, priority or payload is another one now
 )
 
 var eventNames = [...]string{
 	EventPut: "put", EventTake: "take", EventAck: "ack", EventRelease: "release",
 	EventBury: "bury", EventKick: "kick", EventDelete: "delete", EventTTL: "ttl",
 	EventTTR: "ttr", EventTouch: "touch", EventDelay: "delay", EventStart: "start",
-	EventEvict: "evict", EventResume: "resume", EventCancel: "cancel",
+	EventEvict: "evict", EventResume: "resume", EventCancel: "cancel", EventChange: "change",
 }
 
 // String returns the event's name in lower case.

@@ -181,6 +181,11 @@ type Backend interface {
 	// to a taken task and returns ErrTaken.
 	Change(ctx context.Context, id ID, change Change, unlessTaken bool, reason *Error) error
 
+	// Amend changes a task that is not taken, and reports an EventChange. A task with another
+	// priority is behind all of its key. Errors: ErrNotFound, ErrTaken, and a *FieldError for an Amendment.Delay
+	// if the task is held or buried, and for a payload that is too long.
+	Amend(ctx context.Context, id ID, a Amendment) error
+
 	// Pause stops or resumes the taking of tasks: of all if key is nil, else of one key. Resuming a
 	// key also ends its wait after HoldKey.
 	Pause(ctx context.Context, key *string, paused bool) error
@@ -393,6 +398,16 @@ const (
 	BuryOne               // bury it
 	Delete                // remove it
 )
+
+// Amendment is a change of a task. A nil field stays as it is.
+type Amendment struct {
+	Delay    *time.Duration // until it is ready, from now; 0 means that it is at once
+	Priority *int
+	Payload  *any // as New.Payload
+}
+
+// Moves reports whether a task of that priority gets another one.
+func (a *Amendment) Moves(priority int) bool { return a.Priority != nil && *a.Priority != priority }
 
 // Outcome is the outcome of a task with a unique key.
 type Outcome struct {

@@ -221,6 +221,25 @@ func (q *queue) Change(_ context.Context, id driver.ID, change driver.Change, un
 	return err
 }
 
+// Amend implements [driver.Backend].
+func (q *queue) Amend(_ context.Context, id driver.ID, a driver.Amendment) error {
+	now, err := q.enter()
+	if err != nil {
+		return err
+	}
+	defer q.exit()
+	it := q.find(id, now)
+	if it == nil {
+		return driver.ErrNotFound
+	}
+	now = q.clock(now)
+	f, err := it.Amend(&a, int(it.priority), now)
+	if err == nil {
+		q.amend(it, &a, f, now)
+	}
+	return err
+}
+
 // Kick implements [driver.Backend].
 func (q *queue) Kick(_ context.Context, o driver.ListOptions) (kicked int, err error) {
 	now, err := q.enter()

@@ -282,7 +282,7 @@ func (q *queue) first(f *driver.Filter) *item {
 	return nil
 }
 
-// reprioritize gives a task that is taken another priority, and a place behind all of its key.
+// reprioritize gives a task that is in no line another priority, and a place behind all of its key.
 func (q *queue) reprioritize(it *item, priority int) {
 	it.priority = int16(priority)
 	q.places++
@@ -293,6 +293,25 @@ func (q *queue) reprioritize(it *item, priority int) {
 func (q *queue) ended(id driver.ID, outcome error) {
 	for _, n := range q.notifiers {
 		n.Ended(id, outcome)
+	}
+}
+
+// amend changes a task as a caller says, and does to it what the rules say.
+func (q *queue) amend(it *item, a *driver.Amendment, f life.Fate, now int64) {
+	if a.Payload != nil {
+		it.payload = *a.Payload
+	}
+	moves := f.Event != 0
+	if moves {
+		q.unset(it)
+	}
+	if a.Moves(int(it.priority)) {
+		q.reprioritize(it, *a.Priority)
+	}
+	if moves {
+		q.finishApply(it, f, now, 0)
+	} else {
+		q.event(driver.EventChange, it, now, 0)
 	}
 }
 

@@ -300,6 +300,59 @@ func (m *model) Change(
 	return nil
 }
 
+func (m *model) Amend(_ context.Context, id driver.ID, a driver.Amendment) error {
+	now, leave := m.enter()
+	defer leave()
+	t := m.find(id)
+	switch {
+	case t == nil:
+		return driver.ErrNotFound
+	case t.State == driver.Taken:
+		return driver.ErrTaken
+	case a.Delay != nil && !m.isWaiting(t):
+		return driver.ErrInvalid
+	}
+	delayed, moved := t.State == driver.Delayed, a.Priority != nil && *a.Priority != t.Priority
+	delays := a.Delay != nil && (delayed || *a.Delay > 0)
+	if a.Payload != nil {
+		t.payload = *a.Payload
+	}
+	leaves := delays || moved && t.State == driver.Ready
+	if leaves {
+		m.leave(t)
+		m.newTurn(t)
+	}
+	if moved {
+		t.Priority, t.place = *a.Priority, m.tick()
+	}
+	if delays {
+		until := now.Add(*a.Delay)
+		was := now
+		if delayed {
+			was = t.Until
+		}
+		if !t.ends.IsZero() {
+			t.ends = t.ends.Add(until.Sub(was))
+		}
+		t.useUntil()
+		if t.Until = until; *a.Delay == 0 {
+			t.Until = time.Time{}
+		}
+	}
+	switch {
+	case leaves && t.Until.IsZero():
+		at := t.ReadyAt
+		if m.becomeReady(t, now); !delays {
+			t.ReadyAt = at
+		}
+	case leaves:
+		t.State = driver.Delayed
+		m.enlist(t)
+	}
+	m.event(driver.EventChange, t, now, 0)
+	return nil
+}
+
 func (m *model) Pause(_ context.Context, key *string, paused bool) error {
 	_, leave := m.enter()
 	defer leave()

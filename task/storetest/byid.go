@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/fairq/fairq/task"
@@ -153,5 +155,102 @@ var byIDCases = []testCase{
 		again.order("b1")
 		again.close()
 		e.is(again.ReleaseAll(ctx), task.ErrClosed)
+	}},
+	{"ChangeDelay", "how long it takes from now until the task is ready; 0 means that it is at once", func(e *env) {
+		for _, o := range []options{{}, {KeepPlace: true}, {MaxInFlightPerKey: 1}, {Quantum: 1}} {
+			q, start := e.openIn(e.store, "queue", o), time.Now()
+			id := q.one("a1", task.PutOptions{Delay: 10 * second, TTL: 5 * second, UniqueKey: "x"})
+			q.put("b1 a2")
+			w, take := q.watch(ctx), q.consumer(kinds("none")).taking()
+			e.ok(q.Change(ctx, id, task.Change[string]{Delay: new(20 * second)}))
+			e.at("Until", q.peek(id).Info().Until, start, 20*second)
+			e.at("Expires", q.peek(id).Info().Expires, start, 25*second)
+			q.order("b1 a2")
+			waits := q.taking()
+			waits.waits()
+			time.Sleep(15 * second)
+			found, err := q.Find(ctx, "x")
+			e.ok(err)
+			e.ok(q.Change(ctx, found.ID, task.Change[string]{Delay: new(time.Duration)}))
+			l := got(waits, "a1")
+			equal(e, "Until", l.Info().Until, time.Time{})
+			e.at("ReadyAt", l.Info().ReadyAt, start, 15*second)
+			e.at("Expires", l.Info().Expires, start, 20*second)
+			w.saw("change a, take b, ack b, take a, ack a, change a, take a")
+			l.back()
+			q.put("b2")
+			e.ok(q.Change(ctx, id, task.Change[string]{Delay: new(time.Duration)})) // it is ready
+			e.ok(q.Change(ctx, id, task.Change[string]{Delay: new(2 * second)}))
+			q.order("b2")
+			take.waits()
+			q.goesOn("a1", 2*second).ack()
+			e.ok(q.Drop(ctx))
+		}
+	}},
+	{"ChangePriority", "puts the task behind all of its key, also with KeepPlace", func(e *env) {
+		for _, o := range []options{{}, {KeepPlace: true}, {MaxInFlightPerKey: 1}, {Quantum: 1}} {
+			q := e.openIn(e.store, "queue", o)
+			low := task.PutOptions{Priority: 5}
+			ids := q.put("a1 a2 b1", low)
+			q.put("a3")
+			e.ok(q.Change(ctx, ids[0], task.Change[string]{Priority: new(0)}))
+			equal(e, "priority", q.peek(ids[0]).Priority, 0)
+			q.order("a3 a1 a2 b1")
+			ids = q.put("a1 b1 a2 b2", low)
+			waits := q.consumer(task.Filter{MaxPriority: new(0)}).taking()
+			waits.waits()
+			e.ok(q.Change(ctx, ids[1], task.Change[string]{Priority: new(0), Payload: new("b9")}))
+			got(waits, "b9").ack()
+			e.ok(q.Change(ctx, ids[0], task.Change[string]{Priority: new(6)}))
+			q.order("a2 b2 a1")
+			e.ok(q.Drop(ctx))
+		}
+	}},
+	{"ChangePayload", "Payload does not move the task.", func(e *env) {
+		for _, o := range []options{{}, {KeepPlace: true}, {MaxInFlightPerKey: 1}, {Quantum: 1}} {
+			q := e.openIn(e.store, "queue", o)
+			ids := append(q.put("a1 b1 a2"), q.one("c1", task.PutOptions{Delay: second}), q.one("d1", in(task.Member)))
+			buried := q.put("e1 e2")
+			e.ok(q.Bury(ctx, buried[0], errOops))
+			e.ok(q.Bury(ctx, buried[1], errOops))
+			for i, payload := range strings.Fields("a8 b8 a9 c8 d8") {
+				e.ok(q.Change(ctx, ids[i], task.Change[string]{Payload: &payload}))
+				equal(e, "payload", q.peek(ids[i]).Payload, payload)
+			}
+			e.ok(q.Change(ctx, buried[0], task.Change[string]{Payload: new("e8"), Priority: new(1)}))
+			q.counts(3, 1, 0, 2, 1)
+			q.kick(1, 1)
+			q.order("a8 b8 a9 e8")
+			time.Sleep(second)
+			q.start("g")
+			q.order("c8 d8")
+			e.ok(q.Drop(ctx))
+		}
+	}},
+	{"ChangeInvalid", "It returns [ErrTaken] if it is, and [ErrNotFound] if there is none.", func(e *env) {
+		q := e.open()
+		ids := append(q.put("a1 b1"), q.one("c1", in(task.Member)))
+		q.bury(ids[1])
+		for _, id := range ids[1:] {
+			err := q.Change(ctx, id, task.Change[string]{Delay: new(second), Payload: new("x")})
+			e.is(err, task.ErrInvalid)
+			want := fmt.Sprintf("task: Change.Delay is 1s; it must be nil for a task that is %v", q.peek(id).Info().State)
+			equal(e, "error", err.Error(), want)
+		}
+		for _, c := range []task.Change[string]{
+			{Delay: new(-second)}, {Delay: new(task.MaxDuration + 1)}, {Priority: new(-1)}, {Priority: new(task.MaxPriority + 1)},
+		} {
+			c.Payload = new("x")
+			e.is(q.Change(ctx, ids[0], c), task.ErrInvalid)
+		}
+		e.is(e.asIs(e.store).Change(ctx, ids[0], task.Change[string]{Payload: new("x")}), task.ErrInvalid)
+		l := q.first("a1")
+		equal(e, "payloads", q.peek(ids[1]).Payload+q.peek(ids[2]).Payload, "b1c1")
+		for _, c := range []task.Change[string]{{Delay: new(second)}, {Priority: new(1)}, {Payload: new("x")}, {}} {
+			e.is(q.Change(ctx, l.ID, c), task.ErrTaken)
+			e.is(q.Change(ctx, 1000, c), task.ErrNotFound)
+		}
+		l.ack()
+		e.is(q.Change(ctx, l.ID, task.Change[string]{}), task.ErrNotFound)
 	}},
 }

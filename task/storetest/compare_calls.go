@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -249,7 +250,7 @@ func (c *comparison) change() {
 		}
 	}
 	if op == 3 {
-		c.takeID(id)
+		oneOf(c, c.takeID, c.amend)(id)
 		return
 	}
 	names, reason := [...]string{"KickID", "Bury", "Delete"}, errors.New("by hand")
@@ -271,6 +272,28 @@ func (c *comparison) change() {
 			return s.DeleteUnlessTaken(c.ctx, at)
 		}
 		return s.Delete(c.ctx, at)
+	})
+}
+
+// amend changes a task.
+func (c *comparison) amend(id task.ID) {
+	var how task.Change[int]
+	if c.chance(2) {
+		how.Delay = new(time.Duration(c.IntN(2)) * c.duration())
+	}
+	if c.chance(2) {
+		how.Priority = new(c.IntN(2))
+	}
+	if c.chance(2) {
+		c.payload++
+		how.Payload = new(c.payload)
+	}
+	text, _ := json.Marshal(how)
+	c.both(fmt.Sprintf("Change(%d, %s)", c.ids[id], text), c.side(), func(s *side) error {
+		if s == c.want {
+			return s.Change(c.ctx, c.ids[id], how)
+		}
+		return s.Change(c.ctx, id, how)
 	})
 }
 

@@ -32,7 +32,7 @@ func (c *comparison) upcoming() {
 	if c.Failed() {
 		return
 	}
-	alone := len(c.got) == 1 && !c.subject.Exact
+	alone := len(c.got) == 1 && c.subject.Check != nil && !c.subject.Exact // it is a database
 	c.sameNext("Upcoming", got, gotTaken, exact || alone)
 	if c.steady {
 		c.sameNext("Upcoming of the wanted queue", want, wantTaken, exact)

@@ -53,7 +53,8 @@ func (q *queue) refusesAll(want error) {
 	q.e.refuse(want, map[string]error{
 		"Peek": peek, "List": list, "Kick": kick, "Truncate": truncate, "DeleteSome": some, "Stats": stats, "KeyStats": keyStats,
 		"KickID": q.KickID(ctx, 1), "Bury": q.Bury(ctx, 1, errOops), "Delete": q.Delete(ctx, 1),
-		"Pause": q.Pause(ctx), "Resume": q.Resume(ctx), "PauseKey": q.PauseKey(ctx, "a"), "ResumeKey": q.ResumeKey(ctx, "a"), "HoldKey": q.HoldKey(ctx, "a", second),
+		"Change": q.Change(ctx, 1, task.Change[string]{}),
+		"Pause":  q.Pause(ctx), "Resume": q.Resume(ctx), "PauseKey": q.PauseKey(ctx, "a"), "ResumeKey": q.ResumeKey(ctx, "a"), "HoldKey": q.HoldKey(ctx, "a", second),
 		"StartGroup": q.StartGroup(ctx, "g"), "CancelGroup": q.CancelGroup(ctx, "g"),
 	})
 	for range q.Events(ctx) {

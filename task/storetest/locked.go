@@ -71,6 +71,7 @@ func Locked(t *testing.T, store task.Store, lock func() (unlock func())) {
 		"KickID":      func(ctx context.Context) error { return q.KickID(ctx, id) },
 		"Bury":        func(ctx context.Context) error { return q.Bury(ctx, id, nil) },
 		"Delete":      func(ctx context.Context) error { return q.Delete(ctx, id) },
+		"Change":      func(ctx context.Context) error { return q.Change(ctx, id, task.Change[string]{}) },
 		"Pause":       q.Pause,
 		"HoldKey":     func(ctx context.Context) error { return q.HoldKey(ctx, "a", time.Hour) },
 		"ResumeKey":   func(ctx context.Context) error { return q.ResumeKey(ctx, "a") },

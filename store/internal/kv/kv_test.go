@@ -330,7 +330,7 @@ func TestTaken(t *testing.T) {
 	v, err := tx.Enter(1, &rows.Plan{})
 	require.NoError(t, err)
 	c := rows.Calls{View: v}
-	ready := rows.Filter{MaxPriority: driver.MaxPriority}
+	ready := rows.Filter{MaxPriority: 1000} // as fill has numbers for priorities
 	old, err := c.Ready(ready, 1)
 	require.NoError(t, err)
 	moved, err := c.Ready(ready, 1)

@@ -288,6 +288,22 @@ func (b *backend) Change(ctx context.Context, id driver.ID, change driver.Change
 	}})
 }
 
+// Amend implements [driver.Backend].
+func (b *backend) Amend(ctx context.Context, id driver.ID, a driver.Amendment) error {
+	return b.call(ctx, "Change", call{joins: true, exclusive: true, task: uint64(id), run: func(u *unit) error {
+		r := u.get(uint64(id))
+		if r == nil {
+			return driver.ErrNotFound
+		}
+		t := u.life(r)
+		f, err := t.Amend(&a, r.Priority, u.now)
+		if err == nil {
+			err = u.amend(r, t, &a, f)
+		}
+		return err
+	}})
+}
+
 // Pause implements [driver.Backend].
 func (b *backend) Pause(ctx context.Context, key *string, paused bool) error {
 	name := "Pause"

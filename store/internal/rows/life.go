@@ -10,9 +10,9 @@ import (
 
 // put puts a task.
 func (u *unit) put(n *driver.New) (driver.ID, error) {
-	payload, _ := n.Payload.([]byte)
-	if most := u.q.store.options.MaxPayload; len(payload) > most {
-		return 0, &driver.FieldError{Field: "the length of the payload", Value: len(payload), Limit: fmt.Sprintf("%d bytes at most", most)}
+	payload, err := u.payload(n.Payload)
+	if err != nil {
+		return 0, err
 	}
 	if most := u.maxRows(); n.Weight > most {
 		return 0, u.tooMany(fmt.Sprintf("the weight of key %q", n.Key), n.Weight, most)
@@ -58,6 +58,15 @@ func (u *unit) put(n *driver.New) (driver.ID, error) {
 		u.fire(r)
 	}
 	return driver.ID(r.ID), nil
+}
+
+// payload returns one that is to be written.
+func (u *unit) payload(of any) ([]byte, error) {
+	payload, _ := of.([]byte)
+	if most := u.q.store.options.MaxPayload; len(payload) > most {
+		return nil, &driver.FieldError{Field: "the length of the payload", Value: len(payload), Limit: fmt.Sprintf("%d bytes at most", most)}
+	}
+	return payload, nil
 }
 
 func (u *unit) newRow(n *driver.New, payload []byte) *Row {
@@ -366,6 +375,44 @@ func (u *unit) applyFate(r *Row, t *life.Task, f life.Fate, now int64) {
 	default:
 		u.move(r, f, now, lease)
 	}
+}
+
+// amend changes a task as a caller says, and does to it what the rules say. The row is deleted and
+// put again, for a row that is there keeps its payload, and its priority as long as it waits.
+func (u *unit) amend(r *Row, t *life.Task, a *driver.Amendment, f life.Fate) (err error) {
+	payload := []byte(nil)
+	if a.Payload != nil {
+		payload, err = u.payload(*a.Payload)
+	} else {
+		payload = must(u.v.Get(r.ID, true)).Payload
+	}
+	if err != nil {
+		return err
+	}
+	moves, left := f.Event != 0, turn{}
+	if moves {
+		left = u.leave(r)
+	}
+	u.remove(r)
+	if moves {
+		u.updateFront(r, left, turn{})
+	}
+	r.learnFrom(t)
+	if r.Payload, r.Was = payload, 0; a.Moves(r.Priority) {
+		u.reprioritize(r, *a.Priority)
+	}
+	if moves {
+		u.newTurn(r)
+		u.set(r, f.State)
+	}
+	u.readAhead = readAhead{}
+	u.insert(r)
+	u.schedule(r.Wake)
+	if moves {
+		u.updateFront(r, turn{}, turn{})
+	}
+	u.event(driver.EventChange, r, u.now, 0)
+	return nil
 }
 
 // move puts a task into its next state.

@@ -195,7 +195,7 @@ func (u *unit) newTurn(r *Row) {
 	}
 }
 
-// reprioritize gives a task that is taken another priority, and a place behind all of its line.
+// reprioritize gives a task that is in no line another priority, and a place behind all of its line.
 func (u *unit) reprioritize(r *Row, priority int) {
 	delete(u.head.accounts, r.line())
 	r.Priority, r.Place, r.Gap = priority, 0, false
