@@ -82,13 +82,18 @@ type Options[V any] struct {
 	// queue's. With 1, a key's tasks are done strictly one after the other. 0 means no limit.
 	MaxInFlightPerKey int
 
-	// KeyRate is how many attempts of a key may begin; it is the queue's. A key that has no token
-	// waits until it gets one, as with HoldKey. An attempt takes a token; with a Quantum as many as
-	// its task costs, so that the rate is one of work. The key then owes what it does not have: it
-	// begins with one token, and waits for the others afterwards. A task that is handed back untried
-	// gives its tokens back; one that failed, was snoozed or whose lease was lost does not. The zero
-	// Rate is no limit. It cannot be set with a PriorCost, which is not known when the task begins.
-	KeyRate Rate
+	// KeyRate limits how many attempts of each key may begin, and Rate those of all keys together;
+	// both are the queue's, and the zero Rate is no limit. A key that has no token waits until it
+	// gets one, as with HoldKey, and so does the queue.
+	//
+	// An attempt takes a token, and with a Quantum as many as its task costs, so that the rate is one
+	// of work. It needs one token to begin: those that are missing are owed, and the next attempt
+	// waits for them too. So over any time a key gets the tokens that come, those of the burst, and
+	// what one task costs. A task that is handed back untried gives its tokens back; one that failed,
+	// was snoozed or whose lease was lost does not. A weight changes nothing in a rate. With a
+	// PriorCost no rate can be set, for the tokens are taken before the cost is known. A Rate makes
+	// those who take from a shared store wait for each other.
+	KeyRate, Rate Rate
 
 	// KeepPlace makes every task that becomes ready again, or for the first time after a delay, go
 	// to where it was put, instead of behind what its key has queued; it is the queue's. The key
@@ -262,6 +267,9 @@ func (o *Options[V]) complete() error {
 	if o.KeyRate, err = completeRate("Options.KeyRate", o.KeyRate); err != nil {
 		return err
 	}
+	if o.Rate, err = completeRate("Options.Rate", o.Rate); err != nil {
+		return err
+	}
 	switch {
 	case o.Priority < 0 || o.Priority > MaxPriority:
 		return invalid("Options.Priority", o.Priority, fmt.Sprintf("0 to %d", MaxPriority))
@@ -272,8 +280,8 @@ func (o *Options[V]) complete() error {
 		return invalid("Options.Quantum", o.Quantum, fmt.Sprintf("0 to %d", fairq.MaxQuantum))
 	case o.PriorCost < 0 || o.PriorCost > 0 && (o.Quantum == 0 || o.PriorCost > o.costLimit()):
 		return invalid("Options.PriorCost", o.PriorCost, "0 to 65,536 times Options.Quantum, and fairq.MaxCost at most")
-	case o.KeyRate.Limit > 0 && o.PriorCost > 0:
-		return invalid("Options.KeyRate", o.KeyRate, "zero with a PriorCost, for the tokens are taken before the cost is known")
+	case o.PriorCost > 0 && (o.KeyRate != Rate{} || o.Rate != Rate{}):
+		return invalid("Options.PriorCost", o.PriorCost, "0 with a Rate or KeyRate: their tokens are taken before the cost is known")
 	case o.Newcomers < 0 || o.Newcomers > fairq.ThisRound:
 		return invalid("Options.Newcomers", o.Newcomers, "fairq.NextRound or fairq.ThisRound")
 	case o.WhenFull != fairq.Reject && o.Capacity == 0:
@@ -316,6 +324,7 @@ func (o *Options[V]) settings() driver.Settings {
 		Quantum:           o.Quantum,
 		MaxInFlightPerKey: o.MaxInFlightPerKey,
 		KeyRate:           driver.Rate(o.KeyRate),
+		Rate:              driver.Rate(o.Rate),
 		KeepPlace:         o.KeepPlace,
 		Retention:         o.Retention,
 		Grace:             o.Grace,

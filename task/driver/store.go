@@ -37,7 +37,7 @@ type Settings struct {
 	Newcomers         fairq.Newcomers
 	Quantum           int64 // 0 means that rounds share tasks, not work
 	MaxInFlightPerKey int   // 0 means no limit
-	KeyRate           Rate
+	Rate, KeyRate     Rate
 	KeepPlace         bool
 	Retention         time.Duration
 	Grace             time.Duration

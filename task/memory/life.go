@@ -203,7 +203,7 @@ func (k *keyState) uniform() bool { return len(k.lines) == 1 && len(k.lines[0].l
 // take takes the first task that the filter of a taker passes, nil if there is none.
 func (q *queue) take(by *driver.Taker, now int64) (*item, error) {
 	c, err := q.consumerOf(by)
-	if q.paused || err != nil {
+	if q.paused || q.all.blocked || err != nil {
 		return nil, err
 	}
 	it := q.first(&by.Filter)
@@ -214,7 +214,7 @@ func (q *queue) take(by *driver.Taker, now int64) (*item, error) {
 		if n%timersPerCall == 0 {
 			q.mu.Unlock() // let others have their turn
 			q.lock()
-			if c, err = q.consumerOf(by); q.paused || q.dropped || err != nil {
+			if c, err = q.consumerOf(by); q.paused || q.all.blocked || q.dropped || err != nil {
 				return nil, err
 			}
 		}
@@ -232,7 +232,7 @@ func (q *queue) take(by *driver.Taker, now int64) (*item, error) {
 func (q *queue) grant(it *item, c *consumer, now int64) {
 	q.leases++
 	it.lease, it.consumer = q.leases, c
-	if it.TTR > 0 || q.settings.KeyRate.Limit > 0 {
+	if it.TTR > 0 || q.settings.KeyRate.Limit+q.settings.Rate.Limit > 0 {
 		now = q.clock(now)
 	}
 	it.Take(now)
@@ -252,10 +252,12 @@ func (q *queue) takeID(consumer driver.Handle, id driver.ID, now int64) (*item, 
 	if it == nil {
 		return nil, driver.ErrNotFound
 	}
-	if k := it.key; k.wait.Until != 0 && k.wait.Until <= now { // there was too much that was due
-		q.settleWait(k, now)
+	for _, k := range [...]*keyState{it.key, &q.all} {
+		if k.wait.Until != 0 && k.wait.Until <= now { // there was too much that was due
+			q.settleWait(k, now)
+		}
 	}
-	f, err := it.Hurry(q.paused || it.key.blocked, now, &q.stats)
+	f, err := it.Hurry(q.paused || q.all.blocked || it.key.blocked, now, &q.stats)
 	if err != nil {
 		return nil, err
 	}

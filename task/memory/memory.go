@@ -84,6 +84,7 @@ type queue struct {
 	buried         list    // in the order in which they were buried
 	timers         heap[byTime]
 	waiting        heap[*keyState]
+	all            keyState // it has no tasks: its wait is that of the queue, for Options.Rate
 	uniqueKeys     map[string]*item
 	groups         map[string]*group
 	consumers      map[string]*consumer

@@ -1,24 +1,33 @@
 package memory_test
 
-import "time"
+import (
+	"time"
 
-// modelDebt is what a key has had of its rate beyond what has come since: a leaky bucket, as time.
+	"github.com/fairq/fairq/task/driver"
+)
+
+// modelDebt is what a key, or the queue, has had of its rate beyond what has come since: a leaky
+// bucket, as time.
 type modelDebt struct {
 	left time.Duration
 	at   time.Time
 }
 
-// charge adds an attempt to the debt of its key, or takes it back.
+// all is in the place of the key for what is of the queue.
+const all = "all keys"
+
+// charge adds an attempt to the debts, or takes it back.
 func (m *model) charge(t *modelTask, sign int) {
-	if m.s.KeyRate.Limit == 0 {
-		return
+	for key, rate := range map[string]driver.Rate{t.Key: m.s.KeyRate, all: m.s.Rate} {
+		if rate.Limit > 0 {
+			n := 1
+			if m.s.Quantum > 0 {
+				n = int(t.Cost)
+			}
+			left := m.debt(key) + time.Duration(sign)*comes(n, rate)
+			m.debts[key] = &modelDebt{max(0, left), time.Now()}
+		}
 	}
-	n := 1
-	if m.s.Quantum > 0 {
-		n = int(t.Cost)
-	}
-	left := m.debt(t.Key) + time.Duration(sign)*m.takes(n)
-	m.debts[t.Key] = &modelDebt{max(0, left), time.Now()}
 }
 
 // debt returns what is left of it.
@@ -30,16 +39,19 @@ func (m *model) debt(key string) time.Duration {
 	return max(0, d.left-time.Since(d.at))
 }
 
-// takes returns how long it takes until that many tokens have come.
-func (m *model) takes(n int) time.Duration {
-	return time.Duration(float64(n) / m.s.KeyRate.Limit * 1e9)
+// comes returns how long it takes until that many tokens have come.
+func comes(n int, rate driver.Rate) time.Duration {
+	return time.Duration(float64(n) / rate.Limit * 1e9)
 }
 
-// until returns until when a key waits, the zero Time if it does not.
+// until returns until when a key waits, or the queue, the zero Time if it does not.
 func (m *model) until(key string) time.Time {
-	until := m.waits[key]
-	if m.s.KeyRate.Limit > 0 {
-		left := m.debt(key) - m.takes(m.s.KeyRate.Burst-1)
+	until, rate := m.waits[key], m.s.KeyRate
+	if key == all {
+		rate = m.s.Rate
+	}
+	if rate.Limit > 0 {
+		left := m.debt(key) - comes(rate.Burst-1, rate)
 		if end := time.Now().Add(left); left > 0 && end.After(until) {
 			return end
 		}

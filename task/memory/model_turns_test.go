@@ -125,7 +125,7 @@ func (m *model) unready(t *modelTask) {
 
 func (m *model) blocked(key string) bool {
 	taken := m.count(func(t *modelTask) bool { return t.State == driver.Taken && t.Key == key })
-	return m.keys[key] || !m.until(key).IsZero() || m.s.MaxInFlightPerKey > 0 && taken >= m.s.MaxInFlightPerKey
+	return !m.until(all).IsZero() || m.keys[key] || !m.until(key).IsZero() || m.s.MaxInFlightPerKey > 0 && taken >= m.s.MaxInFlightPerKey
 }
 
 // oldest returns the first task of a key in a band that the filter passes.

@@ -9,7 +9,7 @@ import (
 
 // ready tells that a task can be taken that could not be before.
 func (q *queue) ready(priority int, kind string) {
-	if q.waits && !q.paused {
+	if q.waits && !q.paused && !q.all.blocked {
 		for _, n := range q.notifiers {
 			n.Ready(priority, kind)
 		}
@@ -18,7 +18,7 @@ func (q *queue) ready(priority int, kind string) {
 
 // look makes all who wait for a task look for one.
 func (q *queue) look() {
-	if q.waits && !q.paused {
+	if q.waits && !q.paused && !q.all.blocked {
 		for _, n := range q.notifiers {
 			n.Look()
 		}

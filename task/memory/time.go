@@ -126,11 +126,15 @@ func (q *queue) advance(now int64, most int) int {
 	return most
 }
 
-// setWait takes over what has become of the wait of a key.
+// setWait takes over what has become of the wait of a key, or of the queue.
 func (q *queue) setWait(k *keyState, now int64) {
 	was := k.blocked
 	q.waiting.index(k, k.wait.Until != 0)
-	if q.block(k); was {
+	switch q.block(k); {
+	case !was:
+	case k == &q.all && !k.blocked:
+		q.look()
+	default:
 		q.wake(k, min(k.tasks[driver.Ready], q.slots(k), k.wait.Tokens(q.settings.KeyRate, now)))
 	}
 	q.announce()
@@ -139,6 +143,11 @@ func (q *queue) setWait(k *keyState, now int64) {
 // settleWait finds out whether a key still waits, and whether there is still anything to be known of
 // it.
 func (q *queue) settleWait(k *keyState, now int64) {
+	if k == &q.all {
+		k.wait.Settle(q.settings.Rate, now)
+		q.setWait(k, now)
+		return
+	}
 	k.wait.Settle(q.settings.KeyRate, now)
 	q.setWait(k, now)
 	q.forgetKey(k)
@@ -150,11 +159,15 @@ func (q *queue) hold(k *keyState, until, now int64) {
 	q.settleWait(k, now)
 }
 
-// spend takes the tokens of an attempt out of the bucket of its key.
+// spend takes the tokens of an attempt out of the buckets of its key and of the queue.
 func (q *queue) spend(it *item, now int64) {
 	if r := q.settings.KeyRate; r.Limit > 0 {
 		it.key.wait.Spend(r, q.tokens(it), now)
 		q.setWait(it.key, now)
+	}
+	if r := q.settings.Rate; r.Limit > 0 {
+		q.all.wait.Spend(r, q.tokens(it), now)
+		q.setWait(&q.all, now)
 	}
 }
 
@@ -163,6 +176,10 @@ func (q *queue) refund(it *item, now int64) {
 	if r := q.settings.KeyRate; r.Limit > 0 {
 		it.key.wait.Refund(r, q.tokens(it), now)
 		q.setWait(it.key, now)
+	}
+	if r := q.settings.Rate; r.Limit > 0 {
+		q.all.wait.Refund(r, q.tokens(it), now)
+		q.setWait(&q.all, now)
 	}
 }
 

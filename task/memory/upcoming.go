@@ -21,7 +21,7 @@ func (q *queue) Upcoming(ctx context.Context, n int) ([]driver.UpcomingTask, err
 		return nil, err
 	}
 	defer q.exit()
-	w.now = q.clock(w.now)
+	w.now, w.all = q.clock(w.now), q.all.wait
 	return w.upcoming(n), nil
 }
 
@@ -33,6 +33,7 @@ type walk struct {
 	now   int64
 	slots map[*keyState]int // how many more tasks of a key may be taken, from all bands
 	waits map[*keyState]life.Wait
+	all   life.Wait // of the queue
 	lines map[*line]*walkedLine
 	spare []walkedLine          // memory for these
 	found []driver.UpcomingTask // what upcoming returns
@@ -70,8 +71,11 @@ func (w *walk) upcoming(n int) []driver.UpcomingTask {
 	for _, w.band = range w.queue.bands {
 		w.again = nil
 		for it, round := range w.items() {
-			if len(w.found) == n {
+			if len(w.found) == n || w.all.Waits {
 				return w.found
+			}
+			if r := w.queue.settings.Rate; r.Limit > 0 {
+				w.all.Spend(r, w.queue.tokens(it), w.now)
 			}
 			w.found = append(w.found, driver.UpcomingTask{Info: w.queue.info(it), Round: round, Weight: it.key.weight})
 		}

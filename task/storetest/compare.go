@@ -235,11 +235,13 @@ func (c *comparison) choose() {
 	if c.chance(seldom) {
 		o.MaxInFlightPerKey = 1 + c.IntN(2)
 	}
-	if c.costs.IntN(seldom) == 0 {
-		o.KeyRate = task.Rate{Limit: oneOf(c, 0.01, 0.1, 0.3, 1, 1000), Burst: c.IntN(4)}
+	for _, r := range []*task.Rate{&o.KeyRate, &o.Rate} {
+		if seldom++; c.costs.IntN(seldom-1) == 0 {
+			*r = task.Rate{Limit: []float64{0.01, 0.1, 0.3, 1, 1000}[c.costs.IntN(5)], Burst: c.costs.IntN(4)}
+		}
 	}
 	if c.subject.Exact {
-		if o.Quantum > 0 && o.KeyRate == (task.Rate{}) && c.costs.IntN(2) == 0 {
+		if o.Quantum > 0 && o.KeyRate == (task.Rate{}) && o.Rate == (task.Rate{}) && c.costs.IntN(2) == 0 {
 			o.PriorCost = 1 + c.costs.Int64N(c.dearest)
 		}
 		if o.Capacity > 0 && c.chance(2) {

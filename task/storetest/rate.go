@@ -140,11 +140,37 @@ var rateCases = []testCase{
 		q.hold("a", 3*second)
 		q.goesOn("a2", 3*second)
 	}},
+	{"Queue", "KeyRate limits how many attempts of each key may begin, and Rate those of all keys together", func(e *env) {
+		q, start := e.open(options{Rate: task.Rate{Limit: 1, Burst: 3}}), time.Now()
+		ids := q.put("a1 b1 c1 d1 a2 b2")
+		l := q.takes("a1 b1 c1")
+		take := q.taking()
+		take.waits()
+		_, err := q.TakeID(ctx, ids[3])
+		e.is(err, task.ErrBlocked)
+		upcoming, err := q.Upcoming(ctx, 10)
+		e.ok(err)
+		equal(e, "upcoming", len(upcoming), 0)
+		l[2].back()
+		got(take, "c1").ack()
+		take = q.taking()
+		time.Sleep(second)
+		got(take, "d1")
+		e.at("goes on", take.at, start, second)
+		q.none()
+		time.Sleep(time.Hour)
+		q.put("a3 b3")
+		if upcoming, err = q.Upcoming(ctx, 10); len(upcoming) != 3 || err != nil {
+			e.Fatalf("%d tasks are upcoming, %v; it should be 3", len(upcoming), err)
+		}
+		q.takes("a2 b2 a3")
+		q.none()
+	}},
 }
 
 // rateElsewhere is about processes that share a store.
 var rateElsewhere = []testCase{
-	{"Died", "KeyRate is how many attempts of a key may begin; it is the queue's", func(e *env) {
+	{"Died", "KeyRate limits how many attempts of each key may begin, and Rate those of all keys together", func(e *env) {
 		q := e.open(perSecond(2))
 		q.put("a1 a2 a3 b1")
 		q.takes("a1 b1 a2")
@@ -154,7 +180,7 @@ var rateElsewhere = []testCase{
 		time.Sleep(second)
 		other.takes("a3")
 	}},
-	{"Changed", "KeyRate is how many attempts of a key may begin; it is the queue's", func(e *env) {
+	{"Changed", "KeyRate limits how many attempts of each key may begin, and Rate those of all keys together", func(e *env) {
 		q := e.open(perSecond(1))
 		q.put("a1 a2 a3 a4")
 		q.first("a1").ack()
@@ -167,5 +193,21 @@ var rateElsewhere = []testCase{
 		left, err := other.TakeBatch(ctx, 3)
 		e.ok(err)
 		equal(e, "tasks", len(left), 2)
+	}},
+	{"Shared", "KeyRate limits how many attempts of each key may begin, and Rate those of all keys together", func(e *env) {
+		o := options{Rate: task.Rate{Limit: float64(second) / float64(10*soon), Burst: 1}}
+		q, other := e.two(o)
+		q.put("a1 b1 a2")
+		q.first("a1")
+		later()
+		other.none()
+		take := other.taking()
+		time.Sleep(8 * soon)
+		take.waits()
+		time.Sleep(2 * soon)
+		later()
+		got(take, "b1")
+		later()
+		q.none()
 	}},
 }

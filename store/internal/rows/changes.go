@@ -141,7 +141,7 @@ const pollLockedAfter = 10 * time.Millisecond
 // that others have locked, it looks again soon: these may not be taken in the end, and nobody says
 // so.
 func (u *unit) lookAgainIfLocked(f Filter, n int) {
-	if q := u.q; n == 0 && !u.plan.Exclusive && !u.head.Paused && q.waits() && must(u.v.AnyReady(f)) {
+	if q := u.q; n == 0 && !u.plan.Exclusive && !u.stopped() && q.waits() && must(u.v.AnyReady(f)) {
 		u.onCommit(func() { time.AfterFunc(pollLockedAfter, func() { Changed(q.store, q.number) }) })
 	}
 }

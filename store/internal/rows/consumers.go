@@ -184,7 +184,7 @@ func (u *unit) returnAll(h driver.Handle) (done bool, err error) {
 
 // handBack hands a task back whose consumer is gone. The attempt does not count.
 func (u *unit) handBack(r *Row) {
-	u.refund(r)
+	u.charge(r, (*life.Wait).Refund)
 	t := u.life(r)
 	u.applyFate(r, t, t.Return(u.now, &u.stats), u.now)
 }

@@ -36,12 +36,16 @@ const maxLooks = 8
 
 // leftToOthers tells whether nothing was taken because other processes probably take what there is.
 func (u *unit) leftToOthers(f Filter) bool {
-	return u.q.limitsInFlight && u.q.store.traits.Optimistic && !u.plan.Exclusive && !u.head.Paused && must(u.v.AnyReady(f))
+	return u.q.limitsInFlight && u.q.store.traits.Optimistic && !u.plan.Exclusive &&
+		!u.stopped() && must(u.v.AnyReady(f))
 }
 
 // take says that some tasks are to be taken.
 func (w *wants) take(q *queue, consumer driver.Handle, filter Filter, n int) {
 	w.Numbers += n
+	if q.settings.Rate.Limit > 0 {
+		w.Keys = append(w.Keys, allKeys)
+	}
 	if c := q.ownConsumers[consumer.ID]; c != nil {
 		w.Alive = append(w.Alive, c.number)
 	}

@@ -123,7 +123,7 @@ func (u *unit) take(c *ownConsumer, f Filter, wanted int) *Row {
 // that is left: tasks may still seem to be takeable that are not.
 func (u *unit) next(f Filter, wanted int) *Row {
 	u.closeGaps()
-	for !u.head.Paused && !u.workLeft() {
+	for !u.stopped() && !u.workLeft() {
 		switch r := u.ready(f, wanted); {
 		case r == nil || !r.isDue(u.now) && u.isNext(r):
 			return r
@@ -146,7 +146,7 @@ func (u *unit) grant(r *Row, c *ownConsumer) {
 		u.changed = true // others that wait poll too seldom to see in time when the lease ends
 	}
 	u.write(r)
-	u.spend(r)
+	u.charge(r, (*life.Wait).Spend)
 	u.head.forgetReady(r)
 	if u.q.keepsHead() {
 		known := *r
@@ -173,8 +173,11 @@ func (u *unit) takeID(h driver.Handle, id uint64) (*Row, error) {
 	}
 	payload := must(u.v.Get(id, true)).Payload
 	u.endWait(r.Key) // there may have been too much that was due
+	if u.q.settings.Rate.Limit > 0 {
+		u.endWait(allKeys)
+	}
 	t := u.life(r)
-	f, err := t.Hurry(u.head.Paused || u.blocked(r.Key), u.now, &u.stats)
+	f, err := t.Hurry(u.stopped() || u.blocked(r.Key), u.now, &u.stats)
 	if err != nil {
 		return nil, err
 	}
@@ -224,7 +227,7 @@ func (u *unit) settle(lease driver.Lease, how *driver.Settlement) (driver.State,
 		u.reprioritize(r, how.Priority)
 	}
 	if how.Method == driver.Return {
-		u.refund(r)
+		u.charge(r, (*life.Wait).Refund)
 	}
 	t := u.life(r)
 	f := t.Settle(how, u.now, &u.stats)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -145,6 +146,7 @@ func (store *Store) modeOf(s *settings) mode {
 	m.putsBehind = m.frontsOnly && !m.countsKeys && !store.traits.Exclusive &&
 		(m.limitsInFlight || !store.traits.Optimistic)
 	m.exclusive = m.newcomersJoin || m.costs || s.Capacity < fairq.MaxLen ||
+		s.Rate.Limit > 0 && !store.traits.Optimistic ||
 		m.byKey() && !(store.traits.Optimistic && (m.countsKeys || m.limitsInFlight))
 	return m
 }
@@ -398,6 +400,9 @@ func (u *unit) changeSettings(wanted driver.Settings) {
 	was, mode, to := u.q.settings, u.q.mode, u.q.store.settings(wanted)
 	to.Fronts = was.Fronts
 	u.setSettings(to)
+	if to.Rate != was.Rate {
+		u.changeKey(allKeys, func(k *Key) { k.Wait = life.Wait{} })
+	}
 	if u.q.mode != mode || to.Quantum != was.Quantum ||
 		to.KeepPlace != was.KeepPlace || to.MaxInFlightPerKey != was.MaxInFlightPerKey || to.KeyRate != was.KeyRate {
 		u.rebuild()

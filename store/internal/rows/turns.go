@@ -2,8 +2,10 @@ package rows
 
 import (
 	"cmp"
+	"strings"
 
 	"github.com/fairq/fairq/internal/account"
+	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -162,7 +164,7 @@ func (u *unit) forgetAccounts(priority int) {
 		return
 	}
 	// Others may wait though none can be taken.
-	hides := u.q.limitsInFlight || u.keysWait()
+	hides := u.q.limitsInFlight || u.head.PausedKeys > 0
 	if hides && must(u.v.Counts())[driver.Ready] > 0 {
 		return
 	}
@@ -309,7 +311,7 @@ func (u *unit) changeKey(key string, change func(k *Key)) (changes bool) {
 	k := u.key(key)
 	was := *k
 	change(k)
-	k.Settle(u.q.settings.KeyRate, u.now)
+	k.Settle(u.q.rate(key), u.now)
 	if k.Paused == was.Paused && k.Wait == was.Wait {
 		return false
 	}
@@ -332,24 +334,48 @@ func (u *unit) waitKey(key string, until int64) (changes bool) {
 
 // endWait has a key wait no more, if it has waited long enough.
 func (u *unit) endWait(key string) {
-	if k := u.key(key); k.Until != 0 && k.Until <= u.now && u.changeKey(key, func(*Key) {}) {
+	k := u.key(key)
+	switch {
+	case k.Until == 0 || k.Until > u.now || !u.changeKey(key, func(*Key) {}):
+		return
+	case key == allKeys:
+		u.tell(driver.Notifier.Look)
+	default:
 		u.updateKey(key)
-		u.changed = true
+	}
+	u.changed = true
+}
+
+// allKeys is in the place of a key for the bucket of Options.Rate. No key is as long.
+var allKeys = strings.Repeat("\x00", driver.MaxName+1)
+
+// rate returns the rate of a key.
+func (q *queue) rate(key string) driver.Rate {
+	if key == allKeys {
+		return q.settings.Rate
+	}
+	return q.settings.KeyRate
+}
+
+// charge changes what is in the buckets of a task's key and of the queue: before updateFront, which
+// hides the key if there is no token left.
+func (u *unit) charge(r *Row, change func(w *life.Wait, rate driver.Rate, tokens, now int64)) {
+	for _, key := range [...]string{r.Key, allKeys} {
+		rate := u.q.rate(key)
+		if rate.Limit == 0 {
+			continue
+		}
+		if u.changeKey(key, func(k *Key) { change(&k.Wait, rate, u.tokens(r), u.now) }) &&
+			key == allKeys {
+			u.tell(driver.Notifier.Look)
+			u.changed = true
+		}
 	}
 }
 
-// spend takes the tokens of an attempt out of the bucket of its key, before updateFront, which hides
-// the key if there are none left. refund puts them back, before the task is.
-func (u *unit) spend(r *Row) {
-	if rate := u.q.settings.KeyRate; rate.Limit > 0 {
-		u.changeKey(r.Key, func(k *Key) { k.Spend(rate, u.tokens(r), u.now) })
-	}
-}
-
-func (u *unit) refund(r *Row) {
-	if rate := u.q.settings.KeyRate; rate.Limit > 0 {
-		u.changeKey(r.Key, func(k *Key) { k.Refund(rate, u.tokens(r), u.now) })
-	}
+// stopped reports whether no task can be taken, as the queue is paused or has no token.
+func (u *unit) stopped() bool {
+	return u.head.Paused || u.q.settings.Rate.Limit > 0 && u.key(allKeys).Waits
 }
 
 // tokens returns how many an attempt of a task takes.

@@ -222,12 +222,16 @@ func (u *unit) key(key string) *Key {
 	return u.head.keys[key]
 }
 
-// keysWait reports whether any key may be paused or wait.
-func (u *unit) keysWait() bool { return u.head.PausedKeys > 0 || u.q.settings.KeyRate.Limit > 0 }
+// keysWait reports whether any key may be paused or wait, or the queue.
+func (u *unit) keysWait() bool {
+	return u.head.PausedKeys > 0 || u.q.settings.KeyRate.Limit+u.q.settings.Rate.Limit > 0
+}
 
 // isHeld reports whether a key is paused or waits. One that has waited long enough does so until
 // endWait is called.
-func (u *unit) isHeld(key string) bool { return u.keysWait() && u.key(key).IsHeld() }
+func (u *unit) isHeld(key string) bool {
+	return (u.head.PausedKeys > 0 || u.q.settings.KeyRate.Limit > 0) && u.key(key).IsHeld()
+}
 
 // blocked tells whether no task of a key can be taken.
 func (u *unit) blocked(key string) bool {
