@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"reflect"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -238,16 +239,44 @@ func TestAway(t *testing.T) {
 	})
 }
 
-// broken is a store whose numbers cannot be read while there is an error.
+// In a database with too many tasks to count them by key, the paused keys are shown all the same.
+func TestPausedKeysAmongManyTasks(t *testing.T) {
+	q, err := task.Open[int](t.Context(), &broken{Store: new(memory.Store), more: 600_000}, "mails", nil)
+	require.NoError(t, err)
+	for i := range 9 {
+		_, err := q.Put(t.Context(), fmt.Sprint("user ", i%3), i, task.PutOptions{})
+		require.NoError(t, err)
+	}
+	require.NoError(t, q.PauseKey(t.Context(), "user 0"))
+	require.NoError(t, q.PauseKey(t.Context(), "nobody"))
+	m := monitor.New(nil, monitor.TaskQueue("mails", q, nil))
+	paused := rows(t, m, "/v1/queues/mails/keys?by=paused", "keys")
+	require.Len(t, paused, 4)
+	for i, key := range []string{"user 0", "nobody"} {
+		require.Equal(t, []any{key, true, 3.0 * float64(1-i)}, []any{paused[i]["key"], paused[i]["paused"], paused[i]["len"]})
+	}
+	_, answer := get(t, m, "/v1/queues/mails")
+	require.Equal(t, []any{"2 keys are paused, such as user 0"}, answer["alerts"])
+	require.Equal(t, "0001-01-01T00:00:00Z", answer["keys_at"], "the others are not counted")
+}
+
+// broken is a store in a database with more tasks than there are, whose numbers cannot be read while
+// there is an error.
 type broken struct {
 	task.Store
-	err error
+	more int
+	err  error
 }
 
 func (s *broken) Open(ctx context.Context, name string, o driver.Settings, n driver.Notifier) (driver.Backend, error) {
-	b, err := s.Store.Open(ctx, name, o, n)
+	b, err := s.Store.Open(ctx, name, o, elsewhere{n})
 	return &brokenQueue{b, s}, err
 }
+
+// elsewhere hides that a store is in memory.
+type elsewhere struct{ driver.Notifier }
+
+func (elsewhere) InMemory() reflect.Type { return reflect.TypeFor[[]byte]() }
 
 type brokenQueue struct {
 	driver.Backend
@@ -258,7 +287,9 @@ func (q *brokenQueue) Stats(ctx context.Context) (driver.Stats, error) {
 	if q.err != nil {
 		return driver.Stats{}, q.err
 	}
-	return q.Backend.Stats(ctx)
+	stats, err := q.Backend.Stats(ctx)
+	stats.Ready += q.more
+	return stats, err
 }
 
 // Pages follow the sources.

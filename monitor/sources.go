@@ -107,29 +107,20 @@ const (
 	maxCounted   = 500_000     // tasks
 )
 
-// count counts the keys, if it is time for that.
+// count counts the keys, if it is time for that. If it takes too long, only the paused keys.
 func (q *taskQueue[V]) count(ctx context.Context, now time.Time, tasks int) error {
 	if !q.changed.Swap(false) && now.Before(q.next) {
 		return nil
 	}
-	if !q.InMemory() {
-		if tasks > maxCounted {
-			q.counted, q.at = [2][]fairq.KeyStat[string]{}, time.Time{}
-			return nil
-		}
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, countTimeout)
-		defer cancel()
+	all, err := q.keyStatsOf(ctx, tasks, math.MaxInt32)
+	q.at, q.next = now, now.Add(countPart*time.Since(now))
+	if errors.Is(err, errSlow) {
+		all, err = q.keyStatsOf(ctx, 0, 0)
+		q.at, q.next = time.Time{}, now.Add(countAgain)
 	}
-	all, err := q.KeyStats(ctx, math.MaxInt32, fairq.ByOldest)
-	if err != nil && ctx.Err() == nil {
+	if err != nil && !errors.Is(err, errSlow) {
 		return err
 	}
-	q.counted, q.at, q.next = [2][]fairq.KeyStat[string]{}, time.Time{}, now.Add(countAgain)
-	if err != nil {
-		return nil
-	}
-	q.at, q.next = now, now.Add(countPart*time.Since(now))
 	if !q.InMemory() && q.next.Before(now.Add(countEvery)) {
 		q.next = now.Add(countEvery)
 	}
@@ -143,6 +134,26 @@ func (q *taskQueue[V]) count(ctx context.Context, now time.Time, tasks int) erro
 		}
 	}
 	return nil
+}
+
+var errSlow = errors.New("it takes too long")
+
+// keyStatsOf returns the first n keys by age, and all paused ones. It returns errSlow if a database
+// has too many tasks, or takes too long.
+func (q *taskQueue[V]) keyStatsOf(ctx context.Context, tasks, n int) ([]fairq.KeyStat[string], error) {
+	if q.InMemory() {
+		return q.KeyStats(ctx, n, fairq.ByOldest)
+	}
+	if tasks > maxCounted {
+		return nil, errSlow
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, countTimeout, errSlow)
+	defer cancel()
+	all, err := q.KeyStats(ctx, n, fairq.ByOldest)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return all, err
 }
 
 func (q *taskQueue[V]) look(ctx context.Context) (s sample, err error) {

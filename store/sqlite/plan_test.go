@@ -21,7 +21,7 @@ var may = map[*statement]string{
 	selectTable: "SCAN",        // the list of all tables, at the open
 	keyStats:    "TEMP B-TREE", // orders the keys by fresh counts
 	pausedStats: "TEMP B-TREE",
-	countKeys:   "SCAN",        // the keys that it has just found, one by one
+	countKeys:   "SCAN", // the keys that it has just found, one by one
 }
 
 // wholeQueue is the plan of a step through an index of all tasks. The indexes of taken and buried

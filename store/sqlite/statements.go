@@ -86,7 +86,7 @@ var (
 	keyPaused = &statement{"key stats", `SELECT "key" FROM ~keys WHERE queue = ?1 AND paused`}
 
 	pausedStats = statsOf(` AND "key" IN (` + keyPaused.sql + `)`)
-	countKeys = &statement{
+	countKeys   = &statement{
 		"keys",
 		`WITH RECURSIVE k(k) AS (SELECT min("key") FROM ~tasks WHERE queue = ?1 AND "key" >= ?2 UNION ALL ` +
 			`SELECT (SELECT min("key") FROM ~tasks WHERE queue = ?1 AND "key" > k) FROM k WHERE k IS NOT NULL LIMIT ?3) ` +

@@ -397,6 +397,7 @@ func (v *views) compareAll() {
 	_, _, _ = c.CountKeys("", 2)
 	_, _ = c.List(driver.ListOptions{Limit: 1 << 30})
 	_, _ = c.Ready(rows.Filter{MaxPriority: driver.MaxPriority}, 1<<30)
+	_, _ = c.KeyStats(0)
 	_, _ = c.KeyStats(1 << 30)
 	_, _ = c.ConsumersNamed("", 0)
 	_, _ = c.HistoryAfter(0, 1<<30)
