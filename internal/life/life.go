@@ -11,42 +11,42 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// Task has the fields of a task that the rules need. Times are in nanoseconds since some moment of
-// the store's; 0 is never.
+// Task has the fields of a task that the rules need. Times are in nanoseconds since a moment that
+// the store chooses; 0 means never.
 type Task struct {
 	State       driver.State
-	Untried     bool // it was handed back untried and kept its turn, which it may only once
+	Untried     bool // it was handed back untried and kept its turn, as it may only once
 	Attempts    int32
 	MaxAttempts int32 // 0 means no limit
 	ReadyAt     int64
 	Until       int64 // when the delay ends or the lease runs out
 	Expires     int64 // the end of its time to live; see Ends
 	TTR         time.Duration
-	*Rare       // nil if there is nothing in it
+	*Rare       // nil if all its fields are zero
 }
 
 // Rare has the rare fields of a task.
 type Rare struct {
 	UniqueKey string
 	Err       *driver.Error
-	Group     GroupOf // nil if it is in none
+	Group     GroupOf // nil without a group
 	Role      driver.Role
 	Deadline  time.Time
-	End       int64 // the deadline, like the other times; the time of the put if it was over then
+	End       int64 // the deadline as a time of the store; for a past deadline, the time of the put
 	Metadata  map[string]string
 }
 
-// GroupOf returns the group of a task.
+// GroupOf finds the group of a task.
 type GroupOf interface {
 	Values() *Group
 }
 
-// Fate is the result of an operation on a task. It and its Told have at most four fields, so that
-// the compiler keeps them in registers.
-type Fate struct {
+// Transition is the result of an operation on a task. Transition and Events have at most four
+// fields each, so that the compiler keeps them in registers.
+type Transition struct {
 	State   driver.State // the next state; 0 if the task has left
-	Told                 // events for readers
-	Turn    Turn         // whether it keeps its turn and its place in its key
+	Events               // for readers of events
+	Turn    Turn         // whether the task keeps its turn and its place in its key
 	Outcome error        // of a task that has left or is buried; see driver.Outcome
 }
 
@@ -60,13 +60,13 @@ const (
 	SamePlace      // it takes a new turn, and keeps its place in its key
 )
 
-// Told has the events of a task, in order; 0 is none.
-type Told struct {
-	First, Second driver.EventType // in its old state
+// Events are the events of one transition, in order; 0 is none.
+type Events struct {
+	First, Second driver.EventType // before the task gets its next state
 	Event         driver.EventType // in the next state; 0 if only records have changed
 }
 
-// Put gives a task the times that it has when it is put, and returns its state.
+// Put sets the times of a new task, and returns its first state.
 func (t *Task) Put(n *driver.New, now int64) driver.State {
 	if n.TTL > 0 {
 		t.Expires = Plus(now, n.TTL+n.Delay)
@@ -77,7 +77,7 @@ func (t *Task) Put(n *driver.New, now int64) driver.State {
 	return t.wait(now)
 }
 
-// wait returns in which state the task waits.
+// wait returns the state in which the task waits, and makes it ready now if that is Ready.
 func (t *Task) wait(now int64) driver.State {
 	if t.Rare != nil && t.holds() {
 		return driver.Held
@@ -85,7 +85,7 @@ func (t *Task) wait(now int64) driver.State {
 	return t.queue(now)
 }
 
-// holds reports whether its group holds back a task with rare fields.
+// holds reports whether the group of the task holds it back. t.Rare must not be nil.
 func (t *Task) holds() bool {
 	if t.Group == nil {
 		return false
@@ -93,7 +93,7 @@ func (t *Task) holds() bool {
 	return !t.Group.Values().Started || t.Role != driver.Member
 }
 
-// queue returns the waiting state of a task that no group holds.
+// queue is wait for a task that no group holds back.
 func (t *Task) queue(now int64) driver.State {
 	if t.Until > 0 {
 		return driver.Delayed
@@ -102,24 +102,25 @@ func (t *Task) queue(now int64) driver.State {
 	return driver.Ready
 }
 
-// Hurry makes a task ready for TakeID: a delayed one as at the end of its delay, a buried one as
-// Kick does. A ready task stays as it is. Blocked says that no task of its key can be taken.
-func (t *Task) Hurry(blocked bool, now int64, s *driver.Stats) (Fate, error) {
+// Hurry makes a task ready for TakeID: a delayed task as at the end of its delay, a buried task as
+// Kick does. A ready task stays as it is. blocked says that no task of its key can be taken.
+func (t *Task) Hurry(blocked bool, now int64, s *driver.Stats) (Transition, error) {
 	switch {
 	case t.State == driver.Taken:
-		return Fate{}, driver.ErrTaken
+		return Transition{}, driver.ErrTaken
 	case blocked || t.Rare != nil && t.holds():
-		return Fate{}, driver.ErrBlocked
+		return Transition{}, driver.ErrBlocked
 	case t.State == driver.Buried:
 		return t.Kick(now, s), nil
 	case t.State == driver.Delayed:
 		t.Until = 0
-		return Fate{State: t.queue(now), Told: Told{Event: driver.EventDelay}, Turn: NewTurn}, nil
+		state := t.queue(now)
+		return Transition{State: state, Events: Events{Event: driver.EventDelay}, Turn: NewTurn}, nil
 	}
-	return Fate{State: t.State}, nil
+	return Transition{State: t.State}, nil
 }
 
-// Take begins a lease. The time does not matter if the task has no time to run.
+// Take begins a lease. It ignores the time if the task has no time to run.
 func (t *Task) Take(now int64) {
 	t.Attempts++
 	t.Until = 0
@@ -128,7 +129,7 @@ func (t *Task) Take(now int64) {
 	}
 }
 
-// Touch makes a lease last longer. It returns false if nothing changes by it.
+// Touch extends a lease by d. It returns false if the lease stays the same.
 func (t *Task) Touch(d time.Duration, s *driver.Stats) bool {
 	if d <= 0 || t.Until == 0 {
 		return false
@@ -138,19 +139,19 @@ func (t *Task) Touch(d time.Duration, s *driver.Stats) bool {
 	return true
 }
 
-// Settle ends a lease. The time matters only if the task is released or buried.
-func (t *Task) Settle(how *driver.Settlement, now int64, s *driver.Stats) Fate {
+// Settle ends a lease. It uses the time only if it releases or buries the task.
+func (t *Task) Settle(how *driver.Settlement, now int64, s *driver.Stats) Transition {
 	if how.Err != nil {
-		t.fails(how.Err)
+		t.setError(how.Err)
 	}
 	switch how.Method {
 	case driver.Ack:
 		s.Acks++
-		return t.gone(driver.EventAck, nil, s)
+		return t.leave(driver.EventAck, nil, s)
 	case driver.Bury:
 		return t.bury(0, now, s)
 	case driver.Discard:
-		return t.gone(driver.EventDelete, t.Failure(), s)
+		return t.leave(driver.EventDelete, t.Failure(), s)
 	}
 	if how.Method == driver.Return {
 		return t.Return(now, s)
@@ -159,29 +160,29 @@ func (t *Task) Settle(how *driver.Settlement, now int64, s *driver.Stats) Fate {
 	return t.handBack(driver.EventRelease, how, now, s)
 }
 
-// Moves reports whether a task has another priority after its lease. Then it queues up there like
-// a new task, before Settle is called.
+// Moves reports whether a task gets another priority when its lease ends. The store then queues it
+// there like a new task, before it calls Settle.
 func Moves(how *driver.Settlement, priority int) bool {
 	return !how.Ends() && how.Priority != priority
 }
 
-// Return ends a lease whose task was not tried. The task keeps its turn, but not twice in a row: a
-// consumer that is closed each time it has failed would be served before all others.
-func (t *Task) Return(now int64, s *driver.Stats) Fate {
+// Return ends a lease whose task was not tried. The task keeps its turn, but not twice in a row:
+// otherwise a task whose consumers close again and again would be served before all others.
+func (t *Task) Return(now int64, s *driver.Stats) Transition {
 	s.Releases++
 	t.Attempts--
 	t.Until = 0
-	return t.back(driver.EventRelease, newTurn(t.Untried, NewTurn), now, s)
+	return t.requeue(driver.EventRelease, turnIf(t.Untried, NewTurn), now, s)
 }
 
 // Lose ends a lease that has run out, or whose consumer has left.
-func (t *Task) Lose(now int64, s *driver.Stats) Fate {
+func (t *Task) Lose(now int64, s *driver.Stats) Transition {
 	s.Losses++
 	return t.handBack(driver.EventTTR, &driver.Settlement{Method: driver.Release}, now, s)
 }
 
-// newTurn returns a new turn, or the same one if it should not change.
-func newTurn(is bool, turn Turn) Turn {
+// turnIf returns turn if is is true, else SameTurn.
+func turnIf(is bool, turn Turn) Turn {
 	if is {
 		return turn
 	}
@@ -189,15 +190,15 @@ func newTurn(is bool, turn Turn) Turn {
 }
 
 // handBack ends a lease whose task was tried and is not done. The task takes a new turn even
-// without a delay: if it were first again, workers might never take another task. One that waits
-// with its key without having failed keeps its turn, but not twice in a row.
+// without a delay: if it were first again, workers might never take another task. With HoldKey a
+// snoozed task, which has not failed, keeps its turn, but not twice in a row.
 func (t *Task) handBack(why driver.EventType, how *driver.Settlement, now int64,
 	s *driver.Stats,
-) Fate {
+) Transition {
 	t.Until = 0
 	turn := NewTurn
 	if how.HoldKey {
-		turn = newTurn(how.Method != driver.Snooze || t.Untried, SamePlace)
+		turn = turnIf(how.Method != driver.Snooze || t.Untried, SamePlace)
 	}
 	switch {
 	case how.Method == driver.Repeat:
@@ -208,7 +209,7 @@ func (t *Task) handBack(why driver.EventType, how *driver.Settlement, now int64,
 		t.Attempts--
 	case t.MaxAttempts > 0 && t.Attempts >= t.MaxAttempts:
 		if t.Rare == nil || t.Err == nil {
-			t.fails(&driver.Error{Message: fmt.Sprintf("not done after %d attempts", t.Attempts)})
+			t.setError(&driver.Error{Message: fmt.Sprintf("not done after %d attempts", t.Attempts)})
 		}
 		return t.bury(why, now, s)
 	}
@@ -220,38 +221,39 @@ func (t *Task) handBack(why driver.EventType, how *driver.Settlement, now int64,
 			t.Expires = Plus(t.Expires, how.Delay)
 		}
 	}
-	return t.back(why, turn, now, s)
+	return t.requeue(why, turn, now, s)
 }
 
-// back makes a task wait again, or ends it if it must not.
-func (t *Task) back(why driver.EventType, turn Turn, now int64, s *driver.Stats) Fate {
+// requeue makes a task wait again, or ends it if endReason says so.
+func (t *Task) requeue(why driver.EventType, turn Turn, now int64, s *driver.Stats) Transition {
 	t.Untried = turn == SameTurn
-	if end, outcome := t.unwanted(now); end != 0 {
-		f := t.gone(end, outcome, s)
+	if end, outcome := t.endReason(now); end != 0 {
+		f := t.leave(end, outcome, s)
 		f.First = why
 		return f
 	}
-	return Fate{State: t.wait(now), Told: Told{Event: why}, Turn: turn}
+	return Transition{State: t.wait(now), Events: Events{Event: why}, Turn: turn}
 }
 
-// bury buries a task, or ends it if it is unwanted. why is the event before that, unless it is 0.
-func (t *Task) bury(why driver.EventType, now int64, s *driver.Stats) (f Fate) {
+// bury buries a task, or ends it if endReason says so. why, unless it is 0, is the event before
+// EventBury.
+func (t *Task) bury(why driver.EventType, now int64, s *driver.Stats) (f Transition) {
 	s.Buries++
 	t.Until = 0
-	if end, _ := t.unwanted(now); end != 0 {
-		f = t.gone(end, t.Failure(), s)
+	if end, _ := t.endReason(now); end != 0 {
+		f = t.leave(end, t.Failure(), s)
 		f.First, f.Second = why, driver.EventBury
 		return f
 	}
-	return Fate{
-		State: driver.Buried, Told: Told{First: why, Event: driver.EventBury},
+	return Transition{
+		State: driver.Buried, Events: Events{First: why, Event: driver.EventBury},
 		Outcome: t.Failure(),
 	}
 }
 
-// unwanted returns the end of a task that must not wait, because its group is cancelled, or its
-// time to live or deadline is over. If it may wait, end is 0.
-func (t *Task) unwanted(now int64) (end driver.EventType, outcome error) {
+// endReason returns why a task must not wait: its group is cancelled, or its time to live or its
+// deadline is over. For a task that may wait, end is 0.
+func (t *Task) endReason(now int64) (end driver.EventType, outcome error) {
 	if t.Cancelled() {
 		return driver.EventDelete, driver.ErrDeleted
 	}
@@ -269,44 +271,44 @@ func (t *Task) Cancelled() bool {
 	return t.Group.Values().Cancelled
 }
 
-// Kick makes a buried task ready, with all attempts before it.
-func (t *Task) Kick(now int64, s *driver.Stats) Fate {
+// Kick makes a buried task ready, and counts its attempts from 0 again.
+func (t *Task) Kick(now int64, s *driver.Stats) Transition {
 	s.Kicks++
 	t.Attempts = 0
-	return t.back(driver.EventKick, NewTurn, now, s)
+	return t.requeue(driver.EventKick, NewTurn, now, s)
 }
 
-// Due applies the change of a task that is due at that time.
-func (t *Task) Due(at int64, s *driver.Stats) Fate {
+// Due applies the change that Wake has announced for that time.
+func (t *Task) Due(at int64, s *driver.Stats) Transition {
 	switch ends := t.Ends(); {
 	case t.State == driver.Taken:
 		return t.Lose(at, s)
 	case ends > 0 && ends <= at && t.State == driver.Buried:
-		return t.gone(driver.EventTTL, t.Failure(), s)
+		return t.leave(driver.EventTTL, t.Failure(), s)
 	case ends > 0 && ends <= at:
-		return t.gone(driver.EventTTL, driver.ErrExpired, s)
+		return t.leave(driver.EventTTL, driver.ErrExpired, s)
 	}
 	t.Until = 0
-	return Fate{State: t.queue(at), Told: Told{Event: driver.EventDelay}, Turn: NewTurn}
+	return Transition{State: t.queue(at), Events: Events{Event: driver.EventDelay}, Turn: NewTurn}
 }
 
-// Change applies an operation of a caller that does not hold the task. It returns ErrNotFound if
-// the state does not allow it, and ErrTaken if the task is taken and must not be changed.
+// Change applies a call that does not need a lease. It returns ErrNotFound if the state does not
+// allow the change, and ErrTaken if unlessTaken is true and the task is taken.
 func (t *Task) Change(
 	change driver.Change, unlessTaken bool, reason *driver.Error, now int64, s *driver.Stats,
-) (Fate, error) {
+) (Transition, error) {
 	switch {
 	case unlessTaken && t.State == driver.Taken:
-		return Fate{}, driver.ErrTaken
+		return Transition{}, driver.ErrTaken
 	case change == driver.Delete:
 		return t.Delete(driver.ErrDeleted, s), nil
 	case change == driver.BuryOne:
-		if t.fails(reason); t.State == driver.Buried {
-			return Fate{State: driver.Buried}, nil
+		if t.setError(reason); t.State == driver.Buried {
+			return Transition{State: driver.Buried}, nil
 		}
 		return t.bury(0, now, s), nil
 	case t.State != driver.Buried:
-		return Fate{}, driver.ErrNotFound
+		return Transition{}, driver.ErrNotFound
 	}
 	return t.Kick(now, s), nil
 }
@@ -342,16 +344,17 @@ func (t *Task) Amend(a *driver.Amendment, priority int, now int64) (Fate, error)
 }
 
 // Delete removes a task.
-func (t *Task) Delete(outcome error, s *driver.Stats) Fate {
-	return t.gone(driver.EventDelete, outcome, s)
+func (t *Task) Delete(outcome error, s *driver.Stats) Transition {
+	return t.leave(driver.EventDelete, outcome, s)
 }
 
-// Evict removes a task that makes room for another one.
-func (t *Task) Evict(s *driver.Stats) Fate {
-	return t.gone(driver.EventEvict, driver.ErrDeleted, s)
+// Evict removes a task to make room for another one.
+func (t *Task) Evict(s *driver.Stats) Transition {
+	return t.leave(driver.EventEvict, driver.ErrDeleted, s)
 }
 
-func (t *Task) gone(why driver.EventType, outcome error, s *driver.Stats) Fate {
+// leave counts the end of a task that leaves the queue.
+func (t *Task) leave(why driver.EventType, outcome error, s *driver.Stats) Transition {
 	switch why {
 	case driver.EventDelete:
 		s.Deletes++
@@ -363,7 +366,7 @@ func (t *Task) gone(why driver.EventType, outcome error, s *driver.Stats) Fate {
 	if t.State == driver.Taken {
 		t.Until = 0
 	}
-	return Fate{Told: Told{Event: why}, Outcome: outcome}
+	return Transition{Events: Events{Event: why}, Outcome: outcome}
 }
 
 // Ends returns when the task expires, 0 for never.
@@ -394,7 +397,7 @@ func (t *Task) Failure() error {
 	return t.Err
 }
 
-// OutcomeSoFar returns the known outcome of a task in the queue.
+// OutcomeSoFar returns the outcome of a task in the queue: only a buried task has one already.
 func (t *Task) OutcomeSoFar(id driver.ID) driver.Outcome {
 	if t.State != driver.Buried {
 		return driver.Outcome{ID: id}
@@ -402,14 +405,14 @@ func (t *Task) OutcomeSoFar(id driver.ID) driver.Outcome {
 	return driver.Outcome{ID: id, Done: true, Err: t.Failure()}
 }
 
-func (t *Task) fails(err *driver.Error) {
+func (t *Task) setError(err *driver.Error) {
 	if t.Rare == nil {
 		t.Rare = new(Rare)
 	}
 	t.Err = err
 }
 
-// Plus returns the time d after t. There is a latest time, which is far away.
+// Plus returns the time d after t, or the latest time if that would overflow.
 func Plus(t int64, d time.Duration) int64 {
 	if int64(d) > math.MaxInt64-t {
 		return math.MaxInt64

@@ -6,8 +6,8 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// Room returns nil if a queue has room for one more task of a key of this weight. counted tasks
-// count in the capacity, ofKey of them of the key.
+// Room returns nil if a queue has room for one more task of a key of this weight. counted is the
+// number of tasks that count in the capacity, ofKey the number of those of the key.
 func Room(s *driver.Settings, weight, counted, ofKey int) *fairq.FullError {
 	limit := s.KeyCapacity
 	if s.WhenFull == fairq.RejectOverShare {
@@ -22,8 +22,8 @@ func Room(s *driver.Settings, weight, counted, ofKey int) *fairq.FullError {
 	return &fairq.FullError{Len: counted, Limit: s.Capacity}
 }
 
-// Free returns how many more tasks of any keys can be put before one may be refused, if this many
-// count in the capacity. At 0 or less, Room decides about the next one.
+// Free returns how many more tasks of any keys can be put before one may be refused. counted is
+// the number of tasks that count in the capacity. At 0 or less, Room decides about the next task.
 func Free(s *driver.Settings, counted int) int {
 	switch {
 	case s.KeyCapacity < s.Capacity:
@@ -34,7 +34,7 @@ func Free(s *driver.Settings, counted int) int {
 	return s.Capacity - counted
 }
 
-// Crowded reports whether a key may be over its share of the queue, if this many tasks count.
+// Crowded reports whether a key may be over its share of the queue when counted tasks count.
 func Crowded(s *driver.Settings, counted int) bool {
 	return s.WhenFull == fairq.RejectOverShare && counted >= share.Matters(s.Capacity)
 }

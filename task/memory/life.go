@@ -318,7 +318,7 @@ func (q *queue) amend(it *item, a *driver.Amendment, f life.Fate, now int64) {
 }
 
 // apply does to a task what the rules say.
-func (q *queue) apply(it *item, f life.Fate, now int64) {
+func (q *queue) apply(it *item, f life.Transition, now int64) {
 	if f.Event != 0 {
 		lease := it.lease
 		q.unset(it)
@@ -327,7 +327,7 @@ func (q *queue) apply(it *item, f life.Fate, now int64) {
 }
 
 // finishApply is apply for a task that has left its state, and with it its lease.
-func (q *queue) finishApply(it *item, f life.Fate, now int64, lease uint64) {
+func (q *queue) finishApply(it *item, f life.Transition, now int64, lease uint64) {
 	if f.First != 0 {
 		q.event(f.First, it, now, lease)
 		lease = 0

@@ -254,7 +254,7 @@ func (b *backend) Kick(ctx context.Context, o driver.ListOptions) (kicked int, e
 			found = 0
 			if !u.each(rows, func(r *Row) {
 				t := u.life(r)
-				u.applyFate(r, t, t.Kick(u.now, &u.stats), u.now)
+				u.applyTransition(r, t, t.Kick(u.now, &u.stats), u.now)
 				found++
 			}) {
 				o.Limit = found // there may be more
@@ -282,7 +282,7 @@ func (b *backend) Change(ctx context.Context, id driver.ID, change driver.Change
 		t := u.life(r)
 		f, err := t.Change(change, unlessTaken, reason, u.now, &u.stats)
 		if err == nil {
-			u.applyFate(r, t, f, u.now)
+			u.applyTransition(r, t, f, u.now)
 		}
 		return err
 	}})

@@ -186,7 +186,7 @@ func (u *unit) returnAll(h driver.Handle) (done bool, err error) {
 func (u *unit) handBack(r *Row) {
 	u.charge(r, (*life.Wait).Refund)
 	t := u.life(r)
-	u.applyFate(r, t, t.Return(u.now, &u.stats), u.now)
+	u.applyTransition(r, t, t.Return(u.now, &u.stats), u.now)
 }
 
 // rejoin begins the next epoch of a consumer, and returns it with what it holds, by new leases. It
@@ -280,7 +280,7 @@ func (u *unit) expireConsumers(left int) int {
 		rows := must(u.v.TakenBy(c.Number, left, u.needsPayload()))
 		done := u.each(rows, func(r *Row) {
 			t, at := u.life(r), min(c.Deadline, u.now)
-			u.applyFate(r, t, t.Lose(at, &u.stats), at)
+			u.applyTransition(r, t, t.Lose(at, &u.stats), at)
 		})
 		if !done {
 			return 0

@@ -40,7 +40,7 @@ func (u *unit) beginGroup(w *work, n int) (done bool) {
 			u.changed = true // another process may hold it
 		}
 		if f := t.GroupBegins(cancel, u.now, &u.stats); f.Event != 0 {
-			u.applyFate(r, t, f, u.now)
+			u.applyTransition(r, t, f, u.now)
 		}
 	})
 	if done {
@@ -82,7 +82,7 @@ func (u *unit) endTasks(w *work, n int) (done bool) {
 		if f.State != 0 {
 			r.Group = ""
 		}
-		u.applyFate(r, t, f, w.Time)
+		u.applyTransition(r, t, f, w.Time)
 	})
 }
 

@@ -182,7 +182,7 @@ func (u *unit) takeID(h driver.Handle, id uint64) (*Row, error) {
 		return nil, err
 	}
 	if f.Event != 0 {
-		u.applyFate(r, t, f, u.now)
+		u.applyTransition(r, t, f, u.now)
 		r = u.withCurrentTurn(r)
 	}
 	r.Payload = payload
@@ -233,7 +233,7 @@ func (u *unit) settle(lease driver.Lease, how *driver.Settlement) (driver.State,
 	f := t.Settle(how, u.now, &u.stats)
 	// The key first, so that the task is not shown.
 	blocks := how.HoldsKey(f.State) && u.waitKey(r.Key, life.Plus(u.now, how.Delay))
-	u.applyFate(r, t, f, u.now)
+	u.applyTransition(r, t, f, u.now)
 	if blocks {
 		u.updateKey(r.Key)
 	}
@@ -307,13 +307,13 @@ func (u *unit) mattersToOthers(r *Row) bool {
 // fire makes happen what is due for a task.
 func (u *unit) fire(r *Row) {
 	t, at := u.life(r), r.Wake
-	u.applyFate(r, t, t.Due(at, &u.stats), at)
+	u.applyTransition(r, t, t.Due(at, &u.stats), at)
 }
 
 // delete removes a task.
 func (u *unit) delete(r *Row, outcome error, now int64) {
 	t := u.life(r)
-	u.applyFate(r, t, t.Delete(outcome, &u.stats), now)
+	u.applyTransition(r, t, t.Delete(outcome, &u.stats), now)
 }
 
 // life returns what the rules must know of a task. It is good until the next call.
@@ -359,9 +359,8 @@ func (g *groupOf) Values() *life.Group {
 	return &g.read.Group
 }
 
-// applyFate makes happen to a task what the rules of package life say. They know nothing of rows,
-// turns or caches: here is all that follows from a Fate for these.
-func (u *unit) applyFate(r *Row, t *life.Task, f life.Fate, now int64) {
+// applyTransition applies a result of package life, which knows nothing of rows, turns and caches.
+func (u *unit) applyTransition(r *Row, t *life.Task, f life.Transition, now int64) {
 	r.learnFrom(t)
 	lease := r.lease()
 	for _, before := range [...]driver.EventType{f.First, f.Second} {
@@ -419,7 +418,7 @@ func (u *unit) amend(r *Row, t *life.Task, a *driver.Amendment, f life.Fate) (er
 }
 
 // move puts a task into its next state.
-func (u *unit) move(r *Row, f life.Fate, now int64, lease uint64) {
+func (u *unit) move(r *Row, f life.Transition, now int64, lease uint64) {
 	if r.State == driver.Buried && r.UniqueKey != "" { // it has not ended any more
 		check(u.v.SetOutcome(&Outcome{UniqueKey: r.UniqueKey, ID: r.ID}))
 	}
