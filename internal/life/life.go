@@ -313,11 +313,11 @@ func (t *Task) Change(
 	return t.Kick(now, s), nil
 }
 
-// Amend changes a task, of that priority, that is not taken. Without an Event in the Fate the task
-// stays where it is.
-func (t *Task) Amend(a *driver.Amendment, priority int, now int64) (Fate, error) {
+// Amend changes delay and priority of a task that is not taken. Without an Event the task stays
+// where it is.
+func (t *Task) Amend(a *driver.Amendment, priority int, now int64) (Transition, error) {
 	waits, delays := t.State == driver.Ready || t.State == driver.Delayed, a.Delay != nil
-	f := Fate{State: t.State}
+	f := Transition{State: t.State}
 	switch {
 	case t.State == driver.Taken:
 		return f, driver.ErrTaken
@@ -328,7 +328,7 @@ func (t *Task) Amend(a *driver.Amendment, priority int, now int64) (Fate, error)
 		}
 	case delays && (t.State == driver.Delayed || *a.Delay > 0):
 		until := Plus(now, *a.Delay)
-		if t.Expires > 0 { // its delay counts in its time to live as if it had been put with it
+		if t.Expires > 0 { // the time to live begins after the delay, as at the put
 			t.Expires = Plus(t.Expires, time.Duration(until-max(t.Until, now)))
 		}
 		if t.Until = 0; *a.Delay > 0 {

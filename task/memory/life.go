@@ -299,7 +299,7 @@ func (q *queue) ended(id driver.ID, outcome error) {
 }
 
 // amend changes a task as a caller says, and does to it what the rules say.
-func (q *queue) amend(it *item, a *driver.Amendment, f life.Fate, now int64) {
+func (q *queue) amend(it *item, a *driver.Amendment, f life.Transition, now int64) {
 	if a.Payload != nil {
 		it.payload = *a.Payload
 	}

@@ -381,7 +381,7 @@ func (u *unit) applyTransition(r *Row, t *life.Task, f life.Transition, now int6
 
 // amend changes a task as a caller says, and does to it what the rules say. The row is deleted and
 // put again, for a row that is there keeps its payload, and its priority as long as it waits.
-func (u *unit) amend(r *Row, t *life.Task, a *driver.Amendment, f life.Fate) (err error) {
+func (u *unit) amend(r *Row, t *life.Task, a *driver.Amendment, f life.Transition) (err error) {
 	payload := []byte(nil)
 	if a.Payload != nil {
 		payload, err = u.payload(*a.Payload)
