@@ -100,8 +100,8 @@ type Change[V any] struct {
 	Payload *V
 }
 
-// Change changes a task that is not taken, in one transaction. It returns [ErrTaken] if the task is
-// taken, and [ErrNotFound] if there is none. Find returns the id of the task with a unique key.
+// Change changes a task that is not taken, in one transaction. It returns [ErrTaken] if the task
+// is taken, and [ErrNotFound] if there is none. Find returns the id of the task with a unique key.
 func (q *Queue[V]) Change(ctx context.Context, id ID, c Change[V]) error {
 	if err := q.notifier.over(); err != nil {
 		return err

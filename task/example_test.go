@@ -110,7 +110,7 @@ func ExampleOptions_maxInFlightPerKey() {
 	// a.example /2
 }
 
-// Who puts a task can wait for its outcome, by a unique key.
+// The caller of Put can wait for the outcome of a task, by a unique key.
 func ExampleQueue_Wait() {
 	ctx := context.Background()
 	tasks, _ := task.Open[int](ctx, new(memory.Store), "orders", nil)

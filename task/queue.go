@@ -18,9 +18,9 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// Queue is a queue of tasks with payloads of one type. [Open] makes one. All methods may be called
-// at any time by any goroutine. With a store in memory they do not wait unless they say so; those
-// that take or wait return the error of a context that is done, the others do not look at it.
+// Queue is a queue of tasks with payloads of one type. [Open] makes one. All methods are safe for
+// concurrent use. With a store in memory only Take, TakeBatch, PutWait, Wait and Close wait, and
+// only calls that take or wait return the error of a done context.
 type Queue[V any] struct {
 	name     string
 	options  Options[V]
@@ -31,17 +31,20 @@ type Queue[V any] struct {
 	waits    waits
 
 	close  sync.Mutex // held by Close
-	closed bool       // nothing is to be handed back any more, and the backend is closed
+	closed bool       // all tasks are handed back, and the backend is closed
 
 	mu        sync.Mutex              // protects consumers and made
-	consumers map[string]*Consumer[V] // by id, of each the newest
-	made      int                     // how many consumers there ever were
+	consumers map[string]*Consumer[V] // by id, the newest of each
+	made      int                     // the number of consumers ever made
 }
 
 // Open opens the queue of that name in a store, and makes it if there is none, unless Options.AsIs
 // is set. nil options are the defaults.
-func Open[V any](ctx context.Context, store Store, name string, options *Options[V]) (*Queue[V], error) {
-	if v := reflect.ValueOf(store); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+func Open[V any](
+	ctx context.Context, store Store, name string, options *Options[V],
+) (*Queue[V], error) {
+	v := reflect.ValueOf(store)
+	if !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, invalid("Open: the store", nil, "a Store, such as new(memory.Store)")
 	}
 	if name == "" {
@@ -76,9 +79,11 @@ func Open[V any](ctx context.Context, store Store, name string, options *Options
 
 // Put puts a task of a key into the queue, and returns its id. If there is no room it returns a
 // [*FullError]; see also [ErrInvalid], [ErrDuplicate], [ErrGroupCancelled], [ErrWeight], [ErrCost]
-// and [ErrPanic]. If it returns an error there is no new task, and the id is 0; only if OnEvict
-// panicked there is one, with its id.
-func (q *Queue[V]) Put(ctx context.Context, key string, payload V, options PutOptions) (ID, error) {
+// and [ErrPanic]. If it returns an error there is no new task, and the id is 0, except if OnEvict
+// has panicked: then the task is there, and the id is not 0.
+func (q *Queue[V]) Put(
+	ctx context.Context, key string, payload V, options PutOptions,
+) (ID, error) {
 	var n driver.New
 	if err := q.newTask(&n, key, payload, &options); err != nil {
 		return 0, err
@@ -97,15 +102,15 @@ type Entry[V any] struct {
 	Options PutOptions
 }
 
-// PutBatch puts tasks one after the other, in one transaction, until one is refused. It returns the
-// ids of those that were put, and if these are not all, the error that Put would have returned for
-// the next. A store may limit how many can be put at once; then more are refused as a whole, with
-// a FieldError that tells the limit.
+// PutBatch puts tasks one after the other, in one transaction, until one is refused. It returns
+// the ids of the tasks that were put, and the error of Put for the refused one. A store may limit
+// the size of a batch, and refuse a larger one as a whole, with a FieldError that has the limit.
 func (q *Queue[V]) PutBatch(ctx context.Context, tasks []Entry[V]) ([]ID, error) {
 	news, ids := make([]driver.New, len(tasks)), make([]ID, len(tasks))
 	var invalid error
 	for i := range tasks {
-		if invalid = q.newTask(&news[i], tasks[i].Key, tasks[i].Payload, &tasks[i].Options); invalid != nil {
+		t := &tasks[i]
+		if invalid = q.newTask(&news[i], t.Key, t.Payload, &t.Options); invalid != nil {
 			news = news[:i]
 			break
 		}
@@ -124,15 +129,16 @@ func (q *Queue[V]) PutBatch(ctx context.Context, tasks []Entry[V]) ([]ID, error)
 	return ids[:n], cmp.Or(err, invalid, q.handOut(evicted))
 }
 
-// PutWait is Put, but if there is no room, it waits for it. Those who wait are admitted in rounds
-// by key, each when a task has gone. (With EvictHeaviest only those wait whose key is among the
-// heaviest, with EvictOldest only if there is nothing to be evicted or the key is full, and a Put
-// that makes room for itself may overtake. With RejectOverShare one whose key is over its share is
-// set aside until a task of the key leaves, or another Put of the key comes; so it may wait
-// although the share has grown.) If ctx is done first, or when the call is made, it returns its
-// error, and there is no new task. In a transaction of the caller's own it does not wait, for that
-// could keep others from making room.
-func (q *Queue[V]) PutWait(ctx context.Context, key string, payload V, options PutOptions) (ID, error) {
+// PutWait is Put that waits for room. Waiting calls are admitted in rounds by key, each when a
+// task is gone. (With EvictHeaviest only calls whose key is among the heaviest wait, with
+// EvictOldest only if no task can be evicted or the key is full; a Put that makes room for itself
+// may overtake. With RejectOverShare a call whose key is over its share waits until a task of the
+// key leaves, or another Put of the key comes, so it may wait although the share has grown.) If
+// ctx is done first, PutWait returns its error, and there is no new task. In a transaction of the
+// caller's own it does not wait, because it could keep other calls from making room.
+func (q *Queue[V]) PutWait(
+	ctx context.Context, key string, payload V, options PutOptions,
+) (ID, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
@@ -153,7 +159,7 @@ func (q *Queue[V]) put(ctx context.Context, task *driver.New) (ID, error) {
 	if err := n.admit(task.Key); err != nil {
 		return 0, err
 	}
-	// In memory it calls the functions of Watches that it makes due; else others do.
+	// In memory a Put calls the functions of the Watches that it makes due; else goroutines do.
 	watched := n.inMemory && n.takersWaiting.Load()+n.counting.Load() > 0
 	if watched {
 		n.putting.Add(1)
@@ -169,8 +175,8 @@ func (q *Queue[V]) put(ctx context.Context, task *driver.New) (ID, error) {
 	return id, err
 }
 
-// lasting calls f once what a call with ctx has done will not be undone: at once, or after the
-// commit of a transaction of the caller's own, or never if nobody knows of that.
+// lasting calls f when the changes of a call with ctx are final: at once, or after the commit of a
+// transaction of the caller's own, or never if only the caller knows of the commit.
 func (q *Queue[V]) lasting(ctx context.Context, f func()) {
 	if tx := q.backend.Joined(ctx); tx != nil {
 		tx.OnCommit(f)
@@ -179,7 +185,8 @@ func (q *Queue[V]) lasting(ctx context.Context, f func()) {
 	}
 }
 
-// handOut gives evicted tasks to OnEvict, the rest too if it panics at one, or ends the goroutine.
+// handOut gives evicted tasks to OnEvict. If OnEvict panics, or ends the goroutine, it still gets
+// the rest.
 func (q *Queue[V]) handOut(evicted []driver.Record) (err error) {
 	if len(evicted) == 0 {
 		return nil
@@ -194,7 +201,7 @@ func (q *Queue[V]) handOut(evicted []driver.Record) (err error) {
 	return guard("Options.OnEvict", func() { q.options.OnEvict(t) })
 }
 
-// handOutOne does that with the one that a put has evicted, if any, and returns its error.
+// handOutOne is handOut for the task that a put has evicted, if any.
 func (q *Queue[V]) handOutOne(evicted *driver.Record, err error) error {
 	if evicted != nil {
 		err = cmp.Or(err, q.handOut([]driver.Record{*evicted}))
@@ -205,18 +212,18 @@ func (q *Queue[V]) handOutOne(evicted *driver.Record, err error) error {
 // Name returns the queue's name.
 func (q *Queue[V]) Name() string { return q.name }
 
-// InMemory tells whether the tasks are in the memory of this process, so that no call takes the
+// InMemory reports whether the tasks are in the memory of this process, so that no call takes the
 // time of a transaction.
 func (q *Queue[V]) InMemory() bool { return q.notifier.inMemory }
 
-// AsIs tells whether the queue is open to look at it only, see Options.AsIs.
+// AsIs reports whether Options.AsIs is set.
 func (q *Queue[V]) AsIs() bool { return q.options.AsIs }
 
 // Take takes the first task in order: by priority, then in rounds by key, and within a key in the
-// order in which they became ready. If there is none, it waits for one. Those who wait are served
-// first come, first served. If ctx is done first, or when the call is made, it returns its error.
+// order in which its tasks became ready. If there is none, it waits for one. Waiting calls are
+// served first come, first served. If ctx is done first, Take returns its error.
 //
-// What Take and TakeBatch take belongs to a consumer that is closed with the queue.
+// The tasks of Take and TakeBatch belong to a consumer that is closed with the queue.
 func (q *Queue[V]) Take(ctx context.Context) (*Task[V], error) { return q.self.Take(ctx) }
 
 // TakeBatch takes up to n tasks, in order. If there is none, it waits for one.
@@ -224,21 +231,19 @@ func (q *Queue[V]) TakeBatch(ctx context.Context, n int) ([]*Task[V], error) {
 	return q.self.TakeBatch(ctx, n)
 }
 
-// TryTake is Take, but does not wait for a task, nor behind those who do. If there is none, ok is
-// false.
+// TryTake is Take without waiting, even behind calls that wait. If there is no task, ok is false.
 func (q *Queue[V]) TryTake(ctx context.Context) (t *Task[V], ok bool, err error) {
 	return q.self.TryTake(ctx)
 }
 
-// List returns tasks in the order of their ids, or of a state in the order in which they come, see
-// ListOptions.NextFirst; which ready tasks come next, Upcoming tells.
+// List returns tasks in the order of their ids, or, with ListOptions.NextFirst, in the order of
+// their next change. For the next ready tasks see Upcoming.
 //
-// With NextFirst it is O(Limit log Limit), with the queue locked in memory. For tasks that are
-// delayed, buried or held it is O(Limit), but in memory O(tasks), of which it passes over 64 at a
-// time. For those that are taken it is O(tasks taken), and else O(tasks). What it passes over
-// because of Key or Kind comes on top, and so do, for delayed tasks with NextFirst, leases and
-// lives that end sooner. In memory others go on meanwhile, so without NextFirst what it tells of
-// two tasks need not have been true at the same time.
+// With NextFirst List is O(Limit log Limit), with the queue locked in memory. For delayed, buried
+// and held tasks it is O(Limit), but in memory O(tasks), 64 at a time. For taken tasks it is
+// O(taken tasks), and else O(tasks). Tasks that it passes over because of Key or Kind come on top,
+// and for delayed tasks with NextFirst also leases and lives that end earlier. In memory other
+// calls go on between, so without NextFirst two tasks of the result may be from different moments.
 func (q *Queue[V]) List(ctx context.Context, options ListOptions) ([]*Task[V], error) {
 	if err := q.selects(&options); err != nil {
 		return nil, err
@@ -271,10 +276,10 @@ func (q *Queue[V]) selects(o *ListOptions) error {
 	return q.notifier.over()
 }
 
-// Count returns how many tasks there are of a State, Key, Kind and Group; After and Limit do not
-// matter. Without Kind and Group it is O(1) in memory, and in other stores without a Key too, or if
-// the queue counts by key anyway (KeyCapacity, MaxInFlightPerKey, eviction). Else it reads tasks as
-// List does, and others go on meanwhile: to be faster, each Put would have to write to one more
+// Count returns the number of tasks of a State, Key, Kind and Group, and ignores After and Limit.
+// Without Kind and Group it is O(1) in memory; in other stores also without a Key, or if the queue
+// counts by key anyway (KeyCapacity, MaxInFlightPerKey, eviction). Else it reads tasks as List
+// does, and other calls go on between: to be faster, each Put would have to write to one more
 // index.
 func (q *Queue[V]) Count(ctx context.Context, options ListOptions) (int, error) {
 	if err := q.selects(&options); err != nil {
@@ -283,9 +288,9 @@ func (q *Queue[V]) Count(ctx context.Context, options ListOptions) (int, error) 
 	return q.backend.Count(ctx, driver.ListOptions(options))
 }
 
-// Kick makes buried tasks of a Key and Kind ready, 100 at most unless Limit is set, in the order in
-// which they were buried, and returns how many. They have all their attempts again. State, if set,
-// must be Buried, and neither Group nor After can be set.
+// Kick makes up to Limit buried tasks of a Key and Kind ready, in the order in which they were
+// buried, and returns their number. They have all their attempts again. State, if set, must be
+// Buried, and neither Group nor After can be set.
 func (q *Queue[V]) Kick(ctx context.Context, options ListOptions) (int, error) {
 	switch {
 	case options.State != 0 && options.State != Buried:
@@ -301,7 +306,7 @@ func (q *Queue[V]) Kick(ctx context.Context, options ListOptions) (int, error) {
 	return q.backend.Kick(ctx, driver.ListOptions(options))
 }
 
-// Pause stops the taking of tasks, until Resume. What is taken goes on, and tasks can be put.
+// Pause stops the taking of tasks, until Resume. Leases stay, and tasks can be put.
 func (q *Queue[V]) Pause(ctx context.Context) error { return q.pause(ctx, nil, true) }
 
 // Resume undoes Pause.
@@ -310,10 +315,10 @@ func (q *Queue[V]) Resume(ctx context.Context) error { return q.pause(ctx, nil, 
 // PauseKey is Pause for the tasks of one key, which need not have any.
 func (q *Queue[V]) PauseKey(ctx context.Context, key string) error { return q.pause(ctx, &key, true) }
 
-// HoldKey has a key wait for d, which must be more than 0: none of its tasks is taken until then.
-// That costs nothing for the others, outlasts this process, and ends by itself, with the next turn
-// for the key if it has missed one or more. A key that waits for longer goes on waiting for as
-// long. The key need not have tasks. What is taken goes on; see also [Task.HoldKey].
+// HoldKey makes a key wait for d, which must be more than 0: none of its tasks is taken until
+// then. The wait costs other keys nothing, outlasts this process, and ends by itself, with the
+// next turn for the key if it has missed one or more. A longer wait of the key stays. The key need
+// not have tasks. Leases stay; see also [Task.HoldKey].
 func (q *Queue[V]) HoldKey(ctx context.Context, key string, d time.Duration) error {
 	if err := q.notifier.over(); err != nil {
 		return err
@@ -325,7 +330,8 @@ func (q *Queue[V]) HoldKey(ctx context.Context, key string, d time.Duration) err
 		return err
 	}
 	if d == 0 {
-		return invalid("HoldKey: the duration", d, fmt.Sprintf("more than 0, and %v at most", driver.MaxDuration))
+		return invalid("HoldKey: the duration", d,
+			fmt.Sprintf("more than 0, and %v at most", driver.MaxDuration))
 	}
 	return q.backend.HoldKey(ctx, key, d)
 }
@@ -351,18 +357,17 @@ func (q *Queue[V]) pause(ctx context.Context, key *string, paused bool) error {
 	return err
 }
 
-// StartGroup makes the tasks of a group ready, and those that are put into it from now on. When all
-// its members are gone, also those that were put into it later, its AtEnd tasks are ready and the
-// group is over. A member that is buried is not gone. StartGroup returns [ErrNotFound] if the group
-// has no task, and [ErrGroupCancelled] if it is cancelled. What is put into a group that is over
-// begins a new one of that name.
+// StartGroup makes the tasks of a group ready, and also tasks that are put into it later. When all
+// its members are gone, its AtEnd tasks become ready and the group is over. A buried member is not
+// gone. StartGroup returns [ErrNotFound] if the group has no task, and [ErrGroupCancelled] if it
+// is cancelled. A task that is put into a group that is over begins a new group of that name.
 func (q *Queue[V]) StartGroup(ctx context.Context, group string) error {
 	return q.group(ctx, group, false)
 }
 
-// CancelGroup removes all members of a group but those that are taken. When these are done or
-// handed back, the AtAbort tasks are ready and the group is over. Their contexts end now, see
-// Task.Context. It returns [ErrNotFound] if the group has no task.
+// CancelGroup removes all members of a group that are not taken, and ends the contexts of the
+// taken ones, see Task.Context. When these are done or handed back, the AtAbort tasks become ready
+// and the group is over. CancelGroup returns [ErrNotFound] if the group has no task.
 func (q *Queue[V]) CancelGroup(ctx context.Context, group string) error {
 	return q.group(ctx, group, true)
 }
@@ -374,15 +379,14 @@ func (q *Queue[V]) group(ctx context.Context, group string, cancel bool) error {
 	return named(q.backend.Group(ctx, group, cancel), "group", strconv.Quote(group))
 }
 
-// Wait waits until the task with that unique key is gone or buried. It returns nil if it was acked,
-// the [*Error] that was recorded if it is buried or was discarded, else [ErrDeleted] or
-// [ErrExpired]. If ctx is done first, or when the call is made, it returns its error. What happened
-// to a task that is gone can be asked for during Options.Retention, unless its unique key has been
-// used again; then, or if there was none, it returns [ErrNotFound].
+// Wait waits until the task with that unique key is gone or buried. It returns nil if the task was
+// acked, the recorded [*Error] if it is buried or was discarded, else [ErrDeleted] or
+// [ErrExpired]. If ctx is done first, Wait returns its error. The outcome of a task that is gone
+// is kept during Options.Retention, unless its unique key is used again. Without an outcome and a
+// task Wait returns [ErrNotFound].
 //
-// There is no Wait for an id: what has come of a task is kept by its unique key, so that one that
-// has none costs nothing more once it is done. What is to be waited for needs a unique key, be it a
-// random one.
+// There is no Wait for an id: the store keeps outcomes by unique key, so that a task without one
+// costs nothing once it is done. Give a task a unique key, such as a random one, to wait for it.
 func (q *Queue[V]) Wait(ctx context.Context, uniqueKey string) error {
 	if q.options.AsIs {
 		return cmp.Or[error](q.notifier.over(), errAsIs)
@@ -390,11 +394,12 @@ func (q *Queue[V]) Wait(ctx context.Context, uniqueKey string) error {
 	return q.notifier.wait(ctx, uniqueKey)
 }
 
-// DeleteSome deletes the tasks of a State, Key and Kind, as Delete does, and returns how many. Those
-// that are taken it deletes only if State is Taken. Limit does not matter, and neither Group nor After
-// can be set. It deletes them in no order, so those that a group has held until others were gone may
-// be deleted too. It is a transaction for each 1,000 tasks, between which others go on: if it returns an
-// error, some may be gone. With a Key it is O(tasks of the key), but in memory O(tasks), as List.
+// DeleteSome deletes the tasks of a State, Key and Kind, as Delete does, and returns their number.
+// It deletes taken tasks only if State is Taken. It ignores Limit, and neither Group nor After can
+// be set. It deletes in no order, so it may delete tasks that a group holds until others are gone.
+// It makes a transaction for each 1,000 tasks, and other calls go on between: if it returns an
+// error, some tasks may be gone. With a Key it is O(tasks of the key), but in memory O(tasks),
+// like List.
 func (q *Queue[V]) DeleteSome(ctx context.Context, options ListOptions) (int, error) {
 	switch {
 	case options.Group != "":
@@ -410,7 +415,7 @@ func (q *Queue[V]) DeleteSome(ctx context.Context, options ListOptions) (int, er
 	return q.backend.DeleteSome(ctx, driver.ListOptions(options))
 }
 
-// Truncate deletes all tasks, and returns how many. All leases are lost.
+// Truncate deletes all tasks, and returns their number. All leases are lost.
 func (q *Queue[V]) Truncate(ctx context.Context) (int, error) {
 	if err := q.notifier.over(); err != nil {
 		return 0, err
@@ -418,12 +423,12 @@ func (q *Queue[V]) Truncate(ctx context.Context) (int, error) {
 	return q.backend.Truncate(ctx)
 }
 
-// Drop deletes the queue with all its tasks. Everybody who has it open, and those who wait, get
-// [ErrDropped] from now on; a later Open makes a new one.
+// Drop deletes the queue with all its tasks. All calls on it, waiting ones too, return
+// [ErrDropped] from now on; a later Open makes a new queue.
 func (q *Queue[V]) Drop(ctx context.Context) error { return q.drop(ctx, false) }
 
-// DropUnlessTaken is Drop, but if any task is taken it changes nothing and returns [ErrTaken]. If it
-// fails in the middle of very many tasks, the queue is left paused.
+// DropUnlessTaken is Drop, but if a task is taken it changes nothing and returns [ErrTaken]. If it
+// fails after it has deleted some of very many tasks, it leaves the queue paused.
 func (q *Queue[V]) DropUnlessTaken(ctx context.Context) error { return q.drop(ctx, true) }
 
 func (q *Queue[V]) drop(ctx context.Context, unlessTaken bool) error {
@@ -433,9 +438,9 @@ func (q *Queue[V]) drop(ctx context.Context, unlessTaken bool) error {
 	return q.backend.Drop(ctx, unlessTaken)
 }
 
-// Stats returns counters and gauges as of one moment. In memory it is O(1); a Store that must count
-// the keys may do so only now and then. If it returns an error because the database has not
-// answered, the Stats have what was counted in this process.
+// Stats returns counters and gauges of one moment. In memory it is O(1); a Store that must count
+// the keys may do so only now and then. If the database does not answer, Stats returns an error
+// and the counters of this process.
 func (q *Queue[V]) Stats(ctx context.Context) (Stats, error) {
 	if err := q.notifier.over(); err != nil {
 		return Stats{}, err
@@ -443,22 +448,22 @@ func (q *Queue[V]) Stats(ctx context.Context) (Stats, error) {
 	counts, err := q.backend.Stats(ctx)
 	s := Stats(counts)
 	s.Refused += q.notifier.refused.Load()
-	s.WaitingPut, s.WaitingTake = int(q.notifier.puttersWaiting.Load()), int(q.notifier.takersWaiting.Load())
+	s.WaitingPut = int(q.notifier.puttersWaiting.Load())
+	s.WaitingTake = int(q.notifier.takersWaiting.Load())
 	return s, err
 }
 
-// Events returns what happens to the queue's tasks from now on, in order, until ctx is done or the
-// queue is closed. It does not hold up the queue: a reader that is more than 65,536 events behind
-// misses the oldest, and the next one says how many. The loop must be run, or ctx ended, or the
-// events are kept for ever.
+// Events returns the events of the queue's tasks from now on, in order, until ctx is done or the
+// queue is closed. A slow reader does not hold up the queue: a reader that is more than 65,536
+// events behind misses the oldest, and the next event has their number. The caller must run the
+// loop or end ctx, because until then the queue keeps the events.
 func (q *Queue[V]) Events(ctx context.Context) iter.Seq[Event] { return q.notifier.events(ctx) }
 
-// Close ends the use of the queue: all calls return [ErrClosed], those that wait too, and what its
-// consumers hold is handed back. It does not wait for those who work on tasks; their Ack returns
-// ErrClosed. The tasks stay in the store. Close waits until those that had expired have been given
-// to Options.OnExpire; if ctx is done first, it returns its error. If it returns an error, some may
-// not be handed back or given out yet, and it can be called again; if it has not, that does
-// nothing.
+// Close ends the use of the queue: all calls, waiting ones too, return [ErrClosed], and the tasks
+// of its consumers are handed back. It does not wait for work on tasks; their Ack returns
+// ErrClosed. The tasks stay in the store. Close waits until Options.OnExpire has got all expired
+// tasks; if ctx is done first, it returns its error. After an error some tasks may not be handed
+// back or given out yet, and Close can be called again; after success a second call does nothing.
 func (q *Queue[V]) Close(ctx context.Context) error {
 	q.close.Lock()
 	defer q.close.Unlock()
@@ -471,13 +476,15 @@ func (q *Queue[V]) Close(ctx context.Context) error {
 	return q.notifier.expiries.wait(ctx)
 }
 
-// end is Close without what still goes on then.
+// end is Close without the wait for OnExpire.
 func (q *Queue[V]) end(ctx context.Context) error {
-	// First nobody takes anything any more. A call that is taking something just now sees that when
-	// it has it, and hands it back.
+	// From now on no call takes tasks. A call that is taking one sees that afterwards, and hands it
+	// back.
 	q.notifier.stop(ErrClosed)
 	q.mu.Lock()
-	consumers := slices.SortedFunc(maps.Values(q.consumers), func(a, b *Consumer[V]) int { return a.number - b.number })
+	consumers := slices.SortedFunc(maps.Values(q.consumers), func(a, b *Consumer[V]) int {
+		return a.number - b.number
+	})
 	q.mu.Unlock()
 	for _, c := range consumers {
 		if err := q.dismiss(ctx, c); err != nil && !errors.Is(err, ErrResumed) {

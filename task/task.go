@@ -9,21 +9,20 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// Task is a task and, if it comes from Take, a lease: the proof that its consumer holds it. A lease
-// ends with Ack, Release, Snooze, Return, Fail, HoldKey, Repeat, Bury or Discard; when its time to run is over; when its
-// consumer is closed, resumed or has gone for too long; and when somebody else buries or deletes
-// the task. Then it is lost, all its methods return [ErrLeaseLost], and change nothing. A Task from
-// Peek or List is no lease.
+// Task is a task and, if it comes from Take, a lease: the proof that its consumer holds it. A
+// lease ends with Ack, Release, Snooze, Return, Fail, HoldKey, Repeat, Bury or Discard; when its
+// time to run is over; when its consumer is closed, resumed or gone for too long; and when another
+// call buries or deletes the task. Then all methods of the Task return [ErrLeaseLost] and change
+// nothing. A Task from Peek or List has no lease.
 //
-// What a Task tells is as of the call that returned it, whatever has become of the task since, but
-// for Info.Until, which Touch changes, and Info.State: when its lease has ended by a call of this
-// Task, that is where the task is since, 0 if it is gone. A call in a transaction of the caller's own
-// changes both when the store commits that, as in an InTx; of a transaction that the caller commits
-// (WithTx) a Task learns nothing. The methods may be called by any goroutine at any time, but not
-// while others read what they change.
+// A Task has the values of the call that returned it. Only Info.Until follows Touch, and
+// Info.State follows the call of this Task that ends its lease: it is 0 if the task is gone. After
+// a call in a transaction of the caller's own, both change when the store commits it (InTx), and
+// never if the caller commits it (WithTx). All methods are safe for concurrent use, except with
+// reads of the fields that they change.
 //
-// Priority may be changed before a Release, Snooze, Return, Fail, HoldKey, Repeat or Bury: then that is the task's
-// priority from now on. It queues up there like new work, also with KeepPlace.
+// A consumer may change Priority before a Release, Snooze, Return, Fail, HoldKey, Repeat or Bury:
+// then the task has the new priority, and queues there like new work, even with KeepPlace.
 type Task[V any] struct {
 	ID       ID
 	Key      string
@@ -32,14 +31,14 @@ type Task[V any] struct {
 	Priority int
 	Attempts int // how often it was taken; see Info
 
-	number   uint64 // of the lease; 0 if it is none
+	number   uint64 // of the lease; 0 without one
 	created  int64
 	state    State
-	more     *driver.Details // nil if it is plain, see details; what it points to never changes
-	consumer *Consumer[V]    // who holds it; if this is no lease, no more than its name is known
+	more     *driver.Details // nil if it is plain, see details; the Details never change
+	consumer *Consumer[V]    // that holds it; without a lease it has only its name
 }
 
-// NewTask returns a task that is in no queue, and no lease: for tests of handlers and hooks.
+// NewTask returns a task without a queue and a lease, for tests of handlers and hooks.
 func NewTask[V any](info Info, payload V) *Task[V] {
 	of := driver.Info(info)
 	r := driver.RecordOf(&of)
@@ -48,13 +47,13 @@ func NewTask[V any](info Info, payload V) *Task[V] {
 	return t
 }
 
-// begin makes t a task that a consumer has taken, but for its payload.
+// begin makes t a task that a consumer has taken, without its payload.
 func (t *Task[V]) begin(a *driver.Attempt, c *Consumer[V]) {
 	t.ID, t.Key, t.Kind, t.Priority, t.Attempts = a.ID, a.Key, a.Kind, a.Priority, a.Attempts
 	t.state, t.number, t.created, t.more, t.consumer = Taken, a.Lease, a.Created, a.More, c
 }
 
-// show makes t the task of a record, but for its payload, which is no lease.
+// show makes t the task of a record, without its payload and without a lease.
 func (t *Task[V]) show(r *driver.Record) {
 	a := r.Attempt()
 	t.begin(&a, nil)
@@ -64,8 +63,8 @@ func (t *Task[V]) show(r *driver.Record) {
 	}
 }
 
-// details returns those of the task. It is plain if no option was set and it was ready at once: as
-// a rule it is, so what is handed out is small.
+// details returns the details of the task. A plain task has no options and was ready at once. Most
+// tasks are plain, so that a Task is small.
 func (t *Task[V]) details() driver.Details {
 	d := driver.Details{ReadyAt: t.created, Cost: 1}
 	if t.more != nil {
@@ -75,11 +74,11 @@ func (t *Task[V]) details() driver.Details {
 	return d
 }
 
-// Info returns all that there is to know of the task besides its payload. Its Metadata is the same
-// map each time.
+// Info returns all fields of the task but its payload. Its Metadata is the same map each time.
 func (t *Task[V]) Info() Info {
 	r := driver.Record{
-		ID: t.ID, Key: t.Key, Kind: t.Kind, Priority: t.Priority, Attempts: t.Attempts, Details: t.details(),
+		ID: t.ID, Key: t.Key, Kind: t.Kind, Priority: t.Priority, Attempts: t.Attempts,
+		Details: t.details(),
 	}
 	if t.consumer != nil {
 		r.Consumer = t.consumer.handle.ID
@@ -87,52 +86,58 @@ func (t *Task[V]) Info() Info {
 	return Info(r.Info())
 }
 
-// Expires tells whether there is an Info.Expires, or an Info.Deadline.
+// Expires reports whether the task has an Info.Expires or an Info.Deadline.
 func (t *Task[V]) Expires() bool {
-	return t.more != nil && (t.more.Expires != 0 || t.more.Rare != nil && !t.more.Rare.Deadline.IsZero())
+	return t.more != nil &&
+		(t.more.Expires != 0 || t.more.Rare != nil && !t.more.Rare.Deadline.IsZero())
 }
 
-// Ack says that the task is done. It is gone then.
+// Ack reports the task as done, and removes it.
 func (t *Task[V]) Ack(ctx context.Context) error { return t.settle(ctx, driver.Settlement{}) }
 
-// Release hands the task back, which was tried in vain: at once, or after a delay, it queues up like
-// new work. If it was its last attempt, it is buried instead.
+// Release hands back the task after an attempt in vain: at once, or after a delay, it queues like
+// new work. After its last attempt it is buried instead.
 func (t *Task[V]) Release(ctx context.Context, delay time.Duration) error {
 	if err := checkDelay("Release: the delay", delay); err != nil {
 		return err
 	}
-	return t.settle(ctx, driver.Settlement{Method: driver.Release, Delay: delay, Priority: t.Priority})
+	how := driver.Settlement{Method: driver.Release, Delay: delay, Priority: t.Priority}
+	return t.settle(ctx, how)
 }
 
-// Snooze is Release, but the attempt does not count, so the task is never buried by it: it is for
-// work whose time has not come, not for work that has failed.
+// Snooze is Release, but the attempt does not count, so Snooze never buries the task. It is for
+// work whose time has not come, and not for work that has failed.
 func (t *Task[V]) Snooze(ctx context.Context, delay time.Duration) error {
 	if err := checkDelay("Snooze: the delay", delay); err != nil {
 		return err
 	}
-	return t.settle(ctx, driver.Settlement{Method: driver.Snooze, Delay: delay, Priority: t.Priority})
+	how := driver.Settlement{Method: driver.Snooze, Delay: delay, Priority: t.Priority}
+	return t.settle(ctx, how)
 }
 
-// Return hands the task back untried, as Consumer.Close does with all that it holds: the attempt
-// does not count, and the task keeps its turn, unless it was handed back so the last time too.
+// Return hands the task back untried, as Consumer.Close does with all its tasks: the attempt does
+// not count, and the task keeps its turn, unless it was returned the last time too.
 func (t *Task[V]) Return(ctx context.Context) error {
 	return t.settle(ctx, driver.Settlement{Method: driver.Return, Priority: t.Priority})
 }
 
-// Fail is Release, and records why. If reason is, or wraps, an [*Error], its code is too, with the
-// whole message.
+// Fail is Release, and records the reason. If reason is, or wraps, an [*Error], Fail records its
+// code with the whole message.
 func (t *Task[V]) Fail(ctx context.Context, reason error, delay time.Duration) error {
 	if err := checkDelay("Fail: the delay", delay); err != nil {
 		return err
 	}
-	return t.settle(ctx, driver.Settlement{Method: driver.Fail, Delay: delay, Priority: t.Priority, Err: newError(reason)})
+	return t.settle(ctx, driver.Settlement{
+		Method: driver.Fail, Delay: delay, Priority: t.Priority, Err: newError(reason),
+	})
 }
 
-// HoldKey hands the task back at its place, first of its key, and has the whole key wait for d, as
-// [Queue.HoldKey] does, in one transaction: the provider has said when it may be asked again, or the
-// tasks of the key are to be done in order. If reason is nil the attempt does not count, and the task
-// keeps its turn, unless it was handed back so the last time too. Else it has failed, which counts
-// and is recorded as by Fail. If that was its last attempt it is buried, and the key does not wait.
+// HoldKey hands the task back at its place, first of its key, and makes the whole key wait for d,
+// as [Queue.HoldKey] does, in one transaction. Use it when a provider answers 429 with
+// Retry-After, or when the tasks of a key must be done in order. If reason is nil the attempt does
+// not count, and the task keeps its turn, unless it was handed back untried the last time too.
+// Else it has failed, which counts and is recorded as by Fail. After its last attempt it is
+// buried, and the key does not wait.
 func (t *Task[V]) HoldKey(ctx context.Context, reason error, d time.Duration) error {
 	if err := checkDelay("HoldKey: the duration", d); err != nil {
 		return err
@@ -144,26 +149,28 @@ func (t *Task[V]) HoldKey(ctx context.Context, reason error, d time.Duration) er
 	return t.settle(ctx, how)
 }
 
-// Repeat says that the task is done, and is to be done again after a delay: as a new task, with all
-// its attempts before it and without the error of the last one, but with the same id. See pool.Repeat.
+// Repeat reports the task as done, and puts it again after a delay: like a new task, with all its
+// attempts and without an error, but with the same id. See pool.Repeat.
 func (t *Task[V]) Repeat(ctx context.Context, delay time.Duration) error {
 	if err := checkDelay("Repeat: the delay", delay); err != nil {
 		return err
 	}
-	return t.settle(ctx, driver.Settlement{Method: driver.Repeat, Delay: delay, Priority: t.Priority})
+	how := driver.Settlement{Method: driver.Repeat, Delay: delay, Priority: t.Priority}
+	return t.settle(ctx, how)
 }
 
-// Bury puts the task aside, with the reason, until somebody kicks or deletes it. Who waits for its
-// unique key is told the reason, as an [*Error].
+// Bury puts the task aside, with the reason, until it is kicked or deleted. A Wait for its unique
+// key returns the reason, as an [*Error].
 func (t *Task[V]) Bury(ctx context.Context, reason error) error {
 	if reason == nil {
 		reason = errBuried
 	}
-	return t.settle(ctx, driver.Settlement{Method: driver.Bury, Priority: t.Priority, Err: newError(reason)})
+	how := driver.Settlement{Method: driver.Bury, Priority: t.Priority, Err: newError(reason)}
+	return t.settle(ctx, how)
 }
 
-// Discard says that the task has failed for good and is not to be kept: it is gone, as after Ack.
-// Who waits for its unique key is told the reason, as an [*Error].
+// Discard reports the task as failed for good, and removes it, as Ack does. A Wait for its unique
+// key returns the reason, as an [*Error].
 func (t *Task[V]) Discard(ctx context.Context, reason error) error {
 	if reason == nil {
 		reason = errDiscarded
@@ -176,9 +183,9 @@ var (
 	errDiscarded = &Error{Message: "discarded without a reason"}
 )
 
-// Touch makes the lease last d longer. If it lasts until the consumer is gone, because the task has
-// no time to run, it returns an [ErrInvalid] instead. It also tells whether the lease is still
-// held, and with a d of 0 does nothing else.
+// Touch extends the lease by d. If the task has no time to run, so that its lease has no end,
+// Touch returns an [ErrInvalid]. It returns [ErrLeaseLost] if the lease is no longer held, and
+// with a d of 0 does nothing but check that.
 func (t *Task[V]) Touch(ctx context.Context, d time.Duration) error {
 	if err := checkDelay("Touch: the duration", d); err != nil {
 		return err
@@ -187,7 +194,7 @@ func (t *Task[V]) Touch(ctx context.Context, d time.Duration) error {
 		return err
 	}
 	until, err := t.consumer.queue.backend.Touch(ctx, t.lease(), d)
-	if err != nil && !errors.Is(err, ErrGroupCancelled) { // else it is held
+	if err != nil && !errors.Is(err, ErrGroupCancelled) { // else the lease is held
 		return err
 	}
 	if t.more != nil {
@@ -196,17 +203,18 @@ func (t *Task[V]) Touch(ctx context.Context, d time.Duration) error {
 		t.consumer.queue.lasting(ctx, func() { t.more = &more })
 	}
 	if d > 0 && until.IsZero() {
-		return invalid("Touch: the duration", d, "0 for a task without a time to run, whose lease does not run out")
+		return invalid("Touch: the duration", d,
+			"0 for a task without a time to run, whose lease has no end")
 	}
 	return nil
 }
 
-// Context returns a context that is done when parent is or when the lease ends, in whatever way;
-// then its cause Is [ErrLeaseLost], and [ErrDeleted] if somebody else has ended the lease and there
-// is no such task any more. (It is done after an Ack too, so ask for the cause before. It may be
-// done a moment later than the lease ends.) It is also done when the group of the task is
-// cancelled, with the cause [ErrGroupCancelled]: the lease is still held then, and however it ends,
-// the task is gone. Call cancel when the context is not needed any more.
+// Context returns a context that is done when parent is done, when the lease ends, or when the
+// group of the task is cancelled. At the end of the lease its cause is [ErrLeaseLost], and also
+// [ErrDeleted] if another call has removed the task. (An Ack ends the lease too, so read the cause
+// before it. The context may be done a moment later than the lease ends.) When the group is
+// cancelled, the cause is [ErrGroupCancelled]: the consumer still holds the lease, and the task is
+// gone when the lease ends. Call cancel when you no longer need the context.
 func (t *Task[V]) Context(parent context.Context) (ctx context.Context, cancel context.CancelFunc) {
 	if t.number == 0 {
 		ctx, end := context.WithCancelCause(parent)
@@ -237,7 +245,7 @@ func (t *Task[V]) settle(ctx context.Context, how driver.Settlement) error {
 	case err != nil:
 	case tx != nil:
 		tx.OnCommit(func() { t.state = state })
-	default: // as lasting would, but without making a function
+	default: // like lasting, but without allocating a function
 		t.state = state
 	}
 	return err

@@ -15,14 +15,14 @@ func (e *env) asIs(store task.Store) *task.Queue[string] {
 }
 
 var asIsCases = []testCase{
-	{"Missing", "it must exist, or Open returns [ErrNotFound]", func(e *env) {
+	{"Missing", "The queue must exist, or Open returns [ErrNotFound].", func(e *env) {
 		_, err := task.Open(ctx, e.store, "queue", &options{AsIs: true})
 		e.is(err, task.ErrNotFound)
 		names, err := e.store.Queues(ctx, "", 0)
 		e.ok(err)
 		equal(e, "queues", len(names), 0)
 	}},
-	{"Keeps", "it keeps the options that it has", func(e *env) {
+	{"Keeps", "It keeps its options", func(e *env) {
 		o := options{
 			Capacity: 3, KeyCapacity: 2,
 			MaxInFlightPerKey: 1, Quantum: 5, Newcomers: fairq.ThisRound, Format: "text",
@@ -41,7 +41,7 @@ var asIsCases = []testCase{
 		l.ack()
 		q.order("b1 a2")
 	}},
-	{"Helps", "to help by hand, whatever it was opened with elsewhere", func(e *env) {
+	{"Helps", "opens a queue to look at it, or to repair it by hand", func(e *env) {
 		q := e.open(options{MaxInFlightPerKey: 1})
 		ids := q.put("a1 a2 b1 b2 c1 c2")
 		looker := e.asIs(e.store)
@@ -71,7 +71,7 @@ var asIsCases = []testCase{
 
 // asIsElsewhere has cases in which another process looks.
 var asIsElsewhere = []testCase{
-	{"Change", "which those who work on it can still change", func(e *env) {
+	{"Change", "which its consumers can still change", func(e *env) {
 		q := e.open(options{Capacity: 3})
 		q.put("a1")
 		looker := e.asIs(e.reopen())

@@ -156,7 +156,7 @@ var byIDCases = []testCase{
 		again.close()
 		e.is(again.ReleaseAll(ctx), task.ErrClosed)
 	}},
-	{"ChangeDelay", "how long it takes from now until the task is ready; 0 means that it is at once", func(e *env) {
+	{"ChangeDelay", "the time from now until the task is ready, 0 to make it ready now", func(e *env) {
 		for _, o := range []options{{}, {KeepPlace: true}, {MaxInFlightPerKey: 1}, {Quantum: 1}} {
 			q, start := e.openIn(e.store, "queue", o), time.Now()
 			id := q.one("a1", task.PutOptions{Delay: 10 * second, TTL: 5 * second, UniqueKey: "x"})
@@ -187,7 +187,7 @@ var byIDCases = []testCase{
 			e.ok(q.Drop(ctx))
 		}
 	}},
-	{"ChangePriority", "puts the task behind all of its key, also with KeepPlace", func(e *env) {
+	{"ChangePriority", "puts the task behind all others of its key, even with KeepPlace", func(e *env) {
 		for _, o := range []options{{}, {KeepPlace: true}, {MaxInFlightPerKey: 1}, {Quantum: 1}} {
 			q := e.openIn(e.store, "queue", o)
 			low := task.PutOptions{Priority: 5}
@@ -227,7 +227,7 @@ var byIDCases = []testCase{
 			e.ok(q.Drop(ctx))
 		}
 	}},
-	{"ChangeInvalid", "It returns [ErrTaken] if it is, and [ErrNotFound] if there is none.", func(e *env) {
+	{"ChangeInvalid", "It returns [ErrTaken] if the task is taken, and [ErrNotFound] if there is none.", func(e *env) {
 		q := e.open()
 		ids := append(q.put("a1 b1"), q.one("c1", in(task.Member)))
 		q.bury(ids[1])

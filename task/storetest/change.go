@@ -42,7 +42,7 @@ func (r *run) anyOptions() options {
 }
 
 var changeCases = []testCase{
-	{"ShorterGrace", "is how long a consumer that disconnects, or whose process dies, keeps its leases", func(e *env) {
+	{"ShorterGrace", "is the time for which a consumer that disconnects, or whose process dies, keeps its leases", func(e *env) {
 		e.open().close()
 		q := e.reopenAs(e.store, "queue", options{Grace: second})
 		q.put("a1")
@@ -54,7 +54,7 @@ var changeCases = []testCase{
 		e.open().close()
 		e.reopenAs(e.store, "queue", options{Grace: second}).idles()
 	}},
-	{"TinyGrace", "When a process dies it is a second at least.", func(e *env) {
+	{"TinyGrace", "When a process dies it is at least a second.", func(e *env) {
 		q := e.openIn(e.store, "queue", options{Grace: 1})
 		q.put("a1 b1")
 		l := q.first("a1")
@@ -67,7 +67,7 @@ var changeCases = []testCase{
 		q.order("b1")
 		l.ack()
 	}},
-	{"LongerGrace", "is how long a consumer that disconnects, or whose process dies, keeps its leases", func(e *env) {
+	{"LongerGrace", "is the time for which a consumer that disconnects, or whose process dies, keeps its leases", func(e *env) {
 		e.openIn(e.store, "queue", options{Grace: second}).close()
 		q := e.reopenAs(e.store, "queue", options{Grace: time.Hour})
 		q.put("a1 b1")

@@ -18,7 +18,7 @@ var costCases = []testCase{
 		equal(e, "cost", q.first("a1").Info().Cost, 10)
 		q.order("b1 b2 a2 b3 b4")
 	}},
-	{"BadCost", "It is 65,536 quanta at most", func(e *env) {
+	{"BadCost", "It is at most 65,536 quanta", func(e *env) {
 		q := e.open(options{Quantum: 3})
 		q.refuses("a1", task.PutOptions{Cost: -1}, task.ErrCost)
 		q.refuses("a1", task.PutOptions{Cost: 3<<16 + 1}, task.ErrCost)
@@ -26,7 +26,7 @@ var costCases = []testCase{
 		q.costing(1, "b1 b2 b3 b4")
 		q.order("a1 b1 b2 b3 b4 a2")
 	}},
-	{"Weight", "how much a key of weight 1 may have done in a round", func(e *env) {
+	{"Weight", "the work of a key of weight 1 in a round", func(e *env) {
 		weights := map[string]int{"a": 3, "b": 1}
 		q := e.open(options{Quantum: 10, Weight: func(key string) int { return weights[key] }})
 		q.costing(15, "a1 a2 a3 a4")
@@ -39,7 +39,7 @@ var costCases = []testCase{
 		q.costing(10, "b1 b2 b3")
 		q.order("a1 b1 a2 b2 a3 a4 b3 a5")
 	}},
-	{"KeepPlace", "go to where it was put", func(e *env) {
+	{"KeepPlace", "go to the place of its Put", func(e *env) {
 		q := e.open(options{Quantum: 10, KeepPlace: true})
 		q.costing(20, "a1 a2")
 		q.costing(10, "b1 b2 b3")

@@ -11,7 +11,7 @@ import (
 func by(d time.Duration) task.PutOptions { return task.PutOptions{Deadline: time.Now().Add(d)} }
 
 var deadlineCases = []testCase{
-	{"Delayed", "however it was delayed", func(e *env) {
+	{"Delayed", "whatever its delays", func(e *env) {
 		q := e.open(options{Capacity: 1})
 		o := by(10 * second)
 		o.Delay = 20 * second
@@ -40,7 +40,7 @@ var deadlineCases = []testCase{
 		time.Sleep(ages)
 		q.order("b2")
 	}},
-	{"Sooner", "If it has both, the sooner one counts.", func(e *env) {
+	{"Sooner", "If it has both, the earlier one counts.", func(e *env) {
 		q, start := e.open(options{TTL: 20 * second}), time.Now()
 		a, b := q.one("a1", by(30*second)), q.one("b1", by(10*second))
 		e.at("end of life", q.peek(a).Info().Expires, start, 20*second)
@@ -59,7 +59,7 @@ var deadlineCases = []testCase{
 		time.Sleep(time.Millisecond)
 		q.gone(a)
 	}},
-	{"Over", "A deadline that is over already is no error: the task is put and has expired.", func(e *env) {
+	{"Over", "A deadline in the past is no error: the task is put and expires.", func(e *env) {
 		q, start := e.open(), time.Now()
 		w := q.watch(ctx)
 		take := q.taking()
@@ -95,7 +95,7 @@ var deadlineCases = []testCase{
 		q.refuses("a1", over.Options, fairq.ErrFull)
 		q.order("b1")
 	}},
-	{"Far", "it must be before the year 10,000", func(e *env) {
+	{"Far", "a deadline must be before the year 10,000", func(e *env) {
 		q := e.open()
 		far := time.Date(9999, 12, 31, 23, 59, 59, 999_999_000, time.UTC)
 		for _, tooFar := range []time.Time{

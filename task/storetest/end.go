@@ -78,7 +78,7 @@ func (e *env) busy() (q *queue, take *call[*lease], put *call[task.ID], wait *ca
 }
 
 var endCases = []testCase{
-	{"Close", "ends the use of the queue: all calls return [ErrClosed], those that wait too", func(e *env) {
+	{"Close", "ends the use of the queue: all calls, waiting ones too, return [ErrClosed]", func(e *env) {
 		q, take, put, wait, w := e.busy()
 		l := q.first("a1")
 		c, cancel := l.Context(ctx)
@@ -94,7 +94,7 @@ var endCases = []testCase{
 		q.refusesAll(task.ErrClosed)
 		q.close()
 	}},
-	{"CloseHandsBack", "what its consumers hold is handed back.", func(e *env) {
+	{"CloseHandsBack", "the tasks of its consumers are handed back.", func(e *env) {
 		q := e.open()
 		q.put("a1 b1 c1 a2 b2", task.PutOptions{MaxAttempts: 1})
 		q.takes("a1 b1")
@@ -107,7 +107,7 @@ var endCases = []testCase{
 		l.ack()
 		q.order("b1 c1 a2 b2")
 	}},
-	{"CloseWhileOthersWait", "what its consumers hold is handed back", func(e *env) {
+	{"CloseWhileOthersWait", "the tasks of its consumers are handed back", func(e *env) {
 		const names = "a1 b1 c1 d1 e1 f1 g1 h1"
 		for range 30 {
 			q := e.open()
@@ -141,7 +141,7 @@ var endCases = []testCase{
 		q.gone(id)
 		q.counts(2, 0, 0, 0, 0)
 	}},
-	{"CloseAndOthers", "What has a time happens at that time, not when somebody looks.", func(e *env) {
+	{"CloseAndOthers", "Changes that are due at a time happen at that time, and not at the next call.", func(e *env) {
 		q, start := e.open(), time.Now()
 		q.one("a1", task.PutOptions{Delay: 10 * second})
 		q.one("b1", task.PutOptions{Delay: 20 * second})
@@ -155,7 +155,7 @@ var endCases = []testCase{
 		got(two, "b1")
 		e.at("taken", two.at, start, 20*second)
 	}},
-	{"Drop", "Everybody who has it open, and those who wait, get [ErrDropped] from now on; a later Open makes a new one.", func(e *env) {
+	{"Drop", "All calls on it, waiting ones too, return [ErrDropped] from now on; a later Open makes a new queue.", func(e *env) {
 		q, take, put, wait, w := e.busy()
 		l := q.first("a1")
 		e.ok(q.Drop(ctx))
@@ -177,7 +177,7 @@ var endCases = []testCase{
 		again.put("c1")
 		again.order("c1")
 	}},
-	{"OtherOptions", "a later Open makes a new one", func(e *env) {
+	{"OtherOptions", "a later Open makes a new queue", func(e *env) {
 		q := e.open(options{Capacity: 1})
 		e.ok(q.Drop(ctx))
 		e.open(serial).put("a1 a2 a3")

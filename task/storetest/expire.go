@@ -40,7 +40,7 @@ func (x *expired) got(want string) []*task.Task[string] {
 }
 
 var expireCases = []testCase{
-	{"States", "is given the tasks whose time to live or deadline has ended, in whatever state", func(e *env) {
+	{"States", "gets the tasks, in any state, whose time to live or deadline is over", func(e *env) {
 		o, x := e.expiring()
 		q := e.open(o)
 		q.one("b1", task.PutOptions{TTL: second})
@@ -51,7 +51,7 @@ var expireCases = []testCase{
 		time.Sleep(time.Hour)
 		x.got("b1 r1 d1 h1")
 	}},
-	{"WhileClosed", "is given the tasks whose time to live or deadline has ended, in whatever state", func(e *env) {
+	{"WhileClosed", "gets the tasks, in any state, whose time to live or deadline is over", func(e *env) {
 		o, x := e.expiring()
 		q := e.open(o)
 		q.put("a1 b1", by(second))
@@ -62,7 +62,7 @@ var expireCases = []testCase{
 		q.order("c1")
 		x.got("a1 b1")
 	}},
-	{"Over", "A deadline that is over already is no error: the task is put and has expired.", func(e *env) {
+	{"Over", "A deadline in the past is no error: the task is put and expires.", func(e *env) {
 		o, x := e.expiring()
 		q := e.open(o)
 		o2 := by(0)
@@ -75,7 +75,7 @@ var expireCases = []testCase{
 		e.at("deadline", got.Info().Deadline, time.Now(), 0)
 		e.is(got.Ack(ctx), task.ErrLeaseLost)
 	}},
-	{"Calls", "once they are gone", func(e *env) {
+	{"Calls", "after they are gone", func(e *env) {
 		var q *queue
 		var errs error
 		q = e.open(options{Capacity: 1, OnExpire: func(t *task.Task[string]) {
@@ -91,7 +91,7 @@ var expireCases = []testCase{
 		e.ok(errs)
 		q.order("b1")
 	}},
-	{"Panics", "If it panics, the panic is swallowed, and it is given the next one.", func(e *env) {
+	{"Panics", "A panic of OnExpire is swallowed, and it gets the next task.", func(e *env) {
 		var names string
 		q := e.open(options{OnExpire: func(t *task.Task[string]) {
 			names += t.Payload
@@ -103,7 +103,7 @@ var expireCases = []testCase{
 		synctest.Wait()
 		equal(e, "given to OnExpire", names, "a1b1c1")
 	}},
-	{"Close", "waits until those that had expired have been given to Options.OnExpire", func(e *env) {
+	{"Close", "waits until Options.OnExpire has got all expired tasks", func(e *env) {
 		hold, names := make(chan struct{}), ""
 		q := e.open(options{OnExpire: func(t *task.Task[string]) {
 			<-hold
@@ -125,7 +125,7 @@ var expireCases = []testCase{
 		end.returns(nil)
 		equal(e, "given to OnExpire", names, "a1b1")
 	}},
-	{"CloseHandsBack", "waits until those that had expired have been given to Options.OnExpire", func(e *env) {
+	{"CloseHandsBack", "waits until Options.OnExpire has got all expired tasks", func(e *env) {
 		o, x := e.expiring()
 		q := e.open(o)
 		q.put("a1 b1", by(second))

@@ -26,7 +26,7 @@ func (q *queue) goesOn(want string, after time.Duration) *lease {
 }
 
 var holdCases = []testCase{
-	{"Others", "has a key wait for d, which must be more than 0: none of its tasks is taken until then", func(e *env) {
+	{"Others", "makes a key wait for d, which must be more than 0: none of its tasks is taken until then", func(e *env) {
 		for _, o := range []options{{}, {KeepPlace: true}, {MaxInFlightPerKey: 1}, {Quantum: 1}, {Newcomers: fairq.ThisRound}} {
 			q := e.openIn(e.store, "queue", o)
 			q.put("a1 b1")
@@ -43,7 +43,7 @@ var holdCases = []testCase{
 			e.ok(q.Drop(ctx))
 		}
 	}},
-	{"Onwards", "A key that waits for longer goes on waiting for as long.", func(e *env) {
+	{"Onwards", "A longer wait of the key stays.", func(e *env) {
 		q := e.open()
 		q.put("a1 a2 a3")
 		q.hold("a", 10*second)
@@ -79,7 +79,7 @@ var holdCases = []testCase{
 		time.Sleep(time.Hour)
 		q.order("a1 a2")
 	}},
-	{"HandBack", "hands the task back at its place, first of its key, and has the whole key wait for d", func(e *env) {
+	{"HandBack", "hands the task back at its place, first of its key, and makes the whole key wait for d", func(e *env) {
 		for _, o := range []options{{}, {KeepPlace: true}, {MaxInFlightPerKey: 1}, {Quantum: 1}} {
 			q := e.openIn(e.store, "queue", o)
 			q.put("a1 a2 a3 b1 b2")
@@ -101,7 +101,7 @@ var holdCases = []testCase{
 			e.ok(q.Drop(ctx))
 		}
 	}},
-	{"Failed", "If that was its last attempt it is buried, and the key does not wait.", func(e *env) {
+	{"Failed", "After its last attempt it is buried, and the key does not wait.", func(e *env) {
 		for _, o := range []options{{}, {KeepPlace: true}, {MaxInFlightPerKey: 1}, {Quantum: 1}} {
 			o.MaxAttempts = 3
 			q := e.openIn(e.store, "queue", o)
@@ -140,7 +140,7 @@ var holdCases = []testCase{
 			q.order("a2")
 		}
 	}},
-	{"SameTurn", "and the task keeps its turn, unless it was handed back so the last time too", func(e *env) {
+	{"SameTurn", "and the task keeps its turn, unless it was returned the last time too", func(e *env) {
 		q := e.open()
 		q.put("a1 b1 c1 a2 b2")
 		e.ok(q.first("a1").HoldKey(ctx, nil, second))
@@ -171,7 +171,7 @@ var holdCases = []testCase{
 		time.Sleep(second)
 		q.order("b1 c1 a2 b2")
 	}},
-	{"InFlight", "What is taken goes on", func(e *env) {
+	{"InFlight", "Leases stay", func(e *env) {
 		q := e.open(options{MaxInFlightPerKey: 2})
 		q.put("a1 a2 a3 a4 b1")
 		l := q.takes("a1 b1 a2")
@@ -222,7 +222,7 @@ var holdCases = []testCase{
 		equal(e, "WaitsUntil", all["b"].WaitsUntil, time.Time{})
 		equal(e, "Paused", [2]bool{all["a"].Paused, all["d"].Paused}, [2]bool{false, true})
 	}},
-	{"Many", "That costs nothing for the others, outlasts this process, and ends by itself", func(e *env) {
+	{"Many", "The wait costs other keys nothing, outlasts this process, and ends by itself", func(e *env) {
 		q := e.open()
 		n := 1200 * few(5) / 5
 		for i := range n {
@@ -276,7 +276,7 @@ var holdCases = []testCase{
 
 // holdElsewhere is about processes that share a store.
 var holdElsewhere = []testCase{
-	{"Shared", "has a key wait for d, which must be more than 0: none of its tasks is taken until then", func(e *env) {
+	{"Shared", "makes a key wait for d, which must be more than 0: none of its tasks is taken until then", func(e *env) {
 		q, other := e.two()
 		q.put("a1 b1")
 		q.hold("a", 10*soon)

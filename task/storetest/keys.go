@@ -25,7 +25,7 @@ var keyCases = []testCase{
 		q.first("a3")
 		q.none()
 	}},
-	{"AcrossPriorities", "is how many tasks of a key can be taken at the same time", func(e *env) {
+	{"AcrossPriorities", "is the greatest number of tasks of a key that are taken at the same time", func(e *env) {
 		q := e.open(serial)
 		q.put("a1 b1", task.PutOptions{Priority: 1})
 		q.put("a2")
@@ -128,7 +128,7 @@ var keyCases = []testCase{
 		gotAll(e, "a1 a2", one, two)
 		three.waits()
 	}},
-	{"Pause", "stops the taking of tasks, until Resume. What is taken goes on, and tasks can be put.", func(e *env) {
+	{"Pause", "stops the taking of tasks, until Resume. Leases stay, and tasks can be put.", func(e *env) {
 		q := e.open()
 		q.put("a1")
 		l := q.first("a1")
@@ -174,7 +174,7 @@ var filterCases = []testCase{
 		c.none()
 		q.order("a1")
 	}},
-	{"Both", "says which tasks a consumer takes. The zero Filter passes all.", func(e *env) {
+	{"Both", "selects the tasks that a consumer takes. The zero Filter passes all.", func(e *env) {
 		q := e.open()
 		for p, name := range []string{"a1", "b1", "c1"} {
 			q.one(name, task.PutOptions{Priority: p, Kind: "x"})

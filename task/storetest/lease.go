@@ -12,7 +12,7 @@ import (
 var withTTR = task.PutOptions{TTR: 10 * second}
 
 var leaseCases = []testCase{
-	{"OnTime", "A lease that has run out is lost for good, even if nobody has taken the task since.", func(e *env) {
+	{"OnTime", "An expired lease is lost for good, even if no consumer has taken the task since.", func(e *env) {
 		q, start := e.open(), time.Now()
 		id := q.one("a1", withTTR)
 		equal(e, "TTR", q.peek(id).Info().TTR, 10*second)
@@ -30,7 +30,7 @@ var leaseCases = []testCase{
 		equal(e, "losses", q.stats().Losses, 1)
 		equal(e, "consumer", q.peek(id).Info().Consumer, "")
 	}},
-	{"HandedOver", "When it has run out, the task is handed to somebody else.", func(e *env) {
+	{"HandedOver", "After its end another consumer can take the task.", func(e *env) {
 		q, start := e.open(), time.Now()
 		q.one("a1", withTTR)
 		l := q.first("a1")
@@ -43,7 +43,7 @@ var leaseCases = []testCase{
 		l.lost(q)
 		next.ack()
 	}},
-	{"TouchOne", "makes the lease last d longer", func(e *env) {
+	{"TouchOne", "extends the lease by d", func(e *env) {
 		q, start := e.open(), time.Now()
 		q.put("a1 b1 c1 d1", withTTR)
 		l := q.takes("a1 b1 c1 d1")
@@ -56,7 +56,7 @@ var leaseCases = []testCase{
 			e.at("event", events[i].Time, start, after)
 		}
 	}},
-	{"NoTTR", "or 0 there too, means that it lasts until its consumer is closed or gone", func(e *env) {
+	{"NoTTR", "or 0 there too, means that a lease lasts until its consumer is closed or gone", func(e *env) {
 		q := e.open()
 		q.put("a1")
 		l := q.first("a1")
@@ -73,7 +73,7 @@ var leaseCases = []testCase{
 		l.ack()
 		e.is(l.Touch(ctx, second), task.ErrLeaseLost)
 	}},
-	{"Default", "0 means Options.TTR; negative, or 0 there too, means that it lasts", func(e *env) {
+	{"Default", "0 means Options.TTR; negative, or 0 there too, means that a lease lasts", func(e *env) {
 		q := e.open(options{TTR: second})
 		q.put("a1")
 		q.one("b1", withTTR)
@@ -87,7 +87,7 @@ var leaseCases = []testCase{
 		time.Sleep(ages)
 		l[2].ack()
 	}},
-	{"ManyAtOnce", "What has a time happens at that time", func(e *env) {
+	{"ManyAtOnce", "Changes that are due at a time happen at that time", func(e *env) {
 		q := e.open()
 		var tasks []task.Entry[string]
 		for range 500 * few(5) {
@@ -109,7 +109,7 @@ var leaseCases = []testCase{
 			q.counts(len(tasks), 0, 0, 0, 0)
 		}
 	}},
-	{"Context", "returns a context that is done when parent is or when the lease ends, in whatever way; then its cause Is [ErrLeaseLost], and [ErrDeleted] if somebody else has ended the lease and there is no such task any more", func(e *env) {
+	{"Context", "At the end of the lease its cause is [ErrLeaseLost], and also [ErrDeleted] if another call has removed the task.", func(e *env) {
 		q := e.open()
 		id := q.put("a1")[0]
 		q.one("b1", withTTR)
@@ -231,7 +231,7 @@ var consumerCases = []testCase{
 		q.order("c1 a1 b1")
 		take.waits()
 	}},
-	{"GraceOnTime", "What has a time happens at that time, not when somebody looks.", func(e *env) {
+	{"GraceOnTime", "Changes that are due at a time happen at that time, and not at the next call.", func(e *env) {
 		q, start := e.open(), time.Now()
 		q.put("a1")
 		c := q.consumer(task.Filter{})

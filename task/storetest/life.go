@@ -39,7 +39,7 @@ func (q *queue) everywhere() (ids map[task.State]task.ID, l *lease) {
 }
 
 var lifeCases = []testCase{
-	{"PutTakeAck", "remembers a task until who has taken it says how it went", func(e *env) {
+	{"PutTakeAck", "keeps a task until the consumer that has taken it reports how it went", func(e *env) {
 		q, start := e.open(), time.Now()
 		id := q.one("a1", task.PutOptions{Priority: 7, Kind: "k", UniqueKey: "x"})
 		want := task.Info{ID: id, Key: "a", Kind: "k", UniqueKey: "x", State: task.Ready, Priority: 7, Cost: 1}
@@ -62,14 +62,14 @@ var lifeCases = []testCase{
 		q.gone(id)
 		q.counts(0, 0, 0, 0, 0)
 	}},
-	{"OneConsumer", "A task is with one consumer at a time, as long as the lease lasts.", func(e *env) {
+	{"OneConsumer", "One consumer at a time holds a task, while its lease lasts.", func(e *env) {
 		q := e.open()
 		q.put("a1")
 		q.first("a1")
 		q.none()
 		q.consumer(task.Filter{}).none()
 	}},
-	{"Settled", "Then it is lost, all its methods return [ErrLeaseLost], and change nothing.", func(e *env) {
+	{"Settled", "Then all methods of the Task return [ErrLeaseLost] and change nothing.", func(e *env) {
 		q := e.open()
 		for name, end := range settle {
 			e.Log("after", name)
@@ -81,7 +81,7 @@ var lifeCases = []testCase{
 			e.ok(err)
 		}
 	}},
-	{"SeenIsNotHeld", "A Task from Peek or List is no lease.", func(e *env) {
+	{"SeenIsNotHeld", "A Task from Peek or List has no lease.", func(e *env) {
 		q := e.open()
 		id := q.put("a1")[0]
 		l := q.first("a1")
@@ -91,7 +91,7 @@ var lifeCases = []testCase{
 		(&lease{all[0], e}).lost(q)
 		l.ack()
 	}},
-	{"Fail", "Fail is Release, and records why. If reason is, or wraps, an [*Error], its code is too", func(e *env) {
+	{"Fail", "Fail is Release, and records the reason. If reason is, or wraps, an [*Error], Fail records its code", func(e *env) {
 		q := e.open()
 		id := q.put("a1")[0]
 		for _, c := range []struct{ err, want error }{
@@ -106,7 +106,7 @@ var lifeCases = []testCase{
 		l := q.first("a1")
 		equal(e, "recorded error, as the next one sees it", *l.Info().Err, task.Error{Code: -4, Message: "disk: worn"})
 	}},
-	{"Discard", "the task has failed for good and is not to be kept: it is gone, as after Ack", func(e *env) {
+	{"Discard", "reports the task as failed for good, and removes it, as Ack does", func(e *env) {
 		q := e.open(options{Capacity: 1})
 		id := q.put("a1")[0]
 		l := q.first("a1")
@@ -123,7 +123,7 @@ var lifeCases = []testCase{
 		equal(e, "acks, buries and deletes", [3]uint64{q.stats().Acks, q.stats().Buries, q.stats().Deletes}, [3]uint64{0, 0, 1})
 		q.order("b1")
 	}},
-	{"KickOrder", "makes buried tasks of a Key and Kind ready, 100 at most unless Limit is set, in the order in which they were buried, and returns how many", func(e *env) {
+	{"KickOrder", "makes up to Limit buried tasks of a Key and Kind ready, in the order in which they were buried, and returns their number", func(e *env) {
 		q := e.open()
 		q.put("a1 b1 c1 d1 a2")
 		l := q.takes("a1 b1 c1 d1 a2")
@@ -170,7 +170,7 @@ var lifeCases = []testCase{
 		q.none()
 		equal(e, "deletes", q.stats().Deletes, 5)
 	}},
-	{"IDs", "No two tasks of a queue ever have the same; 0 is none.", func(e *env) {
+	{"IDs", "No two tasks of a queue ever have the same ID; 0 is none.", func(e *env) {
 		q := e.open()
 		var last task.ID
 		for range 3 {
@@ -220,7 +220,7 @@ var lifeCases = []testCase{
 		equal(e, "priority", l.Priority, task.MaxPriority)
 		e.at("end of the lease", l.Info().Until, start, task.MaxDuration)
 	}},
-	{"Names", "is the length in bytes of a queue's name and of a task's key, kind, unique key and group", func(e *env) {
+	{"Names", "is the greatest length in bytes of a queue's name and of a task's key, kind, unique key and group", func(e *env) {
 		long := strings.Repeat("x", task.MaxName-1)
 		q := e.openIn(e.store, "queue/../\x00'\";%s ü", options{})
 		names := []string{"", " ", "a", "A", "a ", "ä", "a\x00b", "a\xff", "%", "a/b", "a'b", `a"b`, `a\b`, "a:*>.", "\n", long + "y", long + "z"}

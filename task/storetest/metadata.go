@@ -19,8 +19,8 @@ func (q *queue) tagged(tasks string) []task.ID {
 }
 
 const (
-	toldEverywhere = "Info.Metadata tells it, wherever the task is told about."
-	ownMap         = "in a map that nobody else has"
+	toldEverywhere = "It is in every Info of the task."
+	ownMap         = "No other code has the map."
 )
 
 // checkMetadata checks the metadata of tasks, and then changes them.
@@ -103,7 +103,7 @@ var metadataCases = []testCase{
 			equal(e, "metadata", q.first(name).Info().Metadata, nil)
 		}
 	}},
-	{"Text", "Names and values are UTF-8, and [MaxMetadata] bytes together at most.", func(e *env) {
+	{"Text", "Names and values are UTF-8, and together at most [MaxMetadata] bytes.", func(e *env) {
 		q, most := e.open(), strings.Repeat("\u00e9", task.MaxMetadata/2-1)
 		for _, m := range []map[string]string{
 			{"": ""}, {"a": "", "A": "a", "": "\x00", "\x00": `"'\<&>`, "\u2028": "\ufffd🙂\n", "{}": "null"}, {"m": most, "n": ""}, {most: "", "mn": ""},

@@ -9,7 +9,7 @@ import (
 )
 
 var orderCases = []testCase{
-	{"DefaultPriority", "0 means Options.Priority; negative means 0, whatever that is", func(e *env) {
+	{"DefaultPriority", "0 means Options.Priority; negative means priority 0", func(e *env) {
 		q := e.open(options{Priority: 5})
 		q.put("a1")
 		for name, p := range map[string]int{"b1": -1, "c1": 4, "d1": 6} {
@@ -32,7 +32,7 @@ var orderCases = []testCase{
 		q.put("a1 a2 a3 a4 b1 c1 b2")
 		q.order("a1 b1 c1 a2 b2 a3 a4")
 	}},
-	{"InvalidWeight", "tells how many tasks of a key a round takes, 1 to [fairq.MaxWeight]", func(e *env) {
+	{"InvalidWeight", "returns the number of tasks of a key in a round, 1 to [fairq.MaxWeight]", func(e *env) {
 		weight := 0
 		q := e.open(options{Weight: func(string) int { return weight }})
 		q.refuses("a1", task.PutOptions{}, fairq.ErrWeight)
@@ -50,7 +50,7 @@ var orderCases = []testCase{
 			}
 		}
 	}},
-	{"Untried", "keeps the turn that it was taken by, and is first; if it comes back so twice in a row, it takes a new one", func(e *env) {
+	{"Untried", "keeps its turn, and is first; if it comes back untried twice in a row, it takes a new turn", func(e *env) {
 		for name, back := range untried {
 			for keep, want := range map[bool]string{false: "b1 c1 a2 a1", true: "b1 c1 a1 a2"} {
 				e.Logf("%s: KeepPlace %v", name, keep)
@@ -86,7 +86,7 @@ var orderCases = []testCase{
 		q.kick(1, 1)
 		q.order("b1 c1 a1 b2")
 	}},
-	{"DeleteKeepsTurn", "the tasks of its key behind it may move up by one turn", func(e *env) {
+	{"DeleteKeepsTurn", "the tasks of the key behind such a task may move up by one turn", func(e *env) {
 		q := e.open()
 		ids := q.put("a1 b1 c1 a2 b2 a3")
 		q.remove(ids[1])
@@ -107,7 +107,7 @@ var orderCases = []testCase{
 		q.kick(2, 2)
 		q.order("b1 a1 a2 a3")
 	}},
-	{"KeepPlaceLate", "go to where it was put, instead of behind what its key has queued", func(e *env) {
+	{"KeepPlaceLate", "go to the place of its Put, and not behind the queued tasks of its key", func(e *env) {
 		q := e.open(options{KeepPlace: true, MaxInFlightPerKey: 1})
 		q.put("a1 a2 a3")
 		q.first("a1").release(second)
@@ -170,7 +170,7 @@ func (e *env) inVain(back func(*consumer, *lease), o options) {
 }
 
 var delayCases = []testCase{
-	{"OnTime", "What has a time happens at that time, not when somebody looks.", func(e *env) {
+	{"OnTime", "Changes that are due at a time happen at that time, and not at the next call.", func(e *env) {
 		q, start := e.open(), time.Now()
 		take := q.taking()
 		q.one("a1", task.PutOptions{Delay: 20 * second})
@@ -184,7 +184,7 @@ var delayCases = []testCase{
 		e.at("b1 taken again", take.at, start, 15*second)
 		q.first("a1")
 	}},
-	{"Many", "What has a time happens at that time, not when somebody looks.", func(e *env) {
+	{"Many", "Changes that are due at a time happen at that time, and not at the next call.", func(e *env) {
 		q, start := e.open(), time.Now()
 		for i := range 50 {
 			q.one("a1", task.PutOptions{Delay: time.Duration(i*37%50+1) * second})
@@ -199,7 +199,7 @@ var delayCases = []testCase{
 }
 
 var ttlCases = []testCase{
-	{"WithoutACall", "What has a time happens at that time, not when somebody looks.", func(e *env) {
+	{"WithoutACall", "Changes that are due at a time happen at that time, and not at the next call.", func(e *env) {
 		q := e.open(options{Capacity: 1})
 		q.one("a1", task.PutOptions{TTL: second})
 		put := q.putting("b1")
@@ -209,7 +209,7 @@ var ttlCases = []testCase{
 		time.Sleep(time.Millisecond)
 		put.returns(nil)
 	}},
-	{"ManyAtOnce", "Then it leaves the queue", func(e *env) {
+	{"ManyAtOnce", "At its end the task leaves the queue", func(e *env) {
 		q := e.open()
 		var tasks []task.Entry[string]
 		for range 500 * few(5) {

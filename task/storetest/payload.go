@@ -77,12 +77,12 @@ func roundTrip[P any](e *env, name string, codec task.Codec[P], payloads ...P) {
 }
 
 var payloadCases = []testCase{
-	{"RoundTrip", "turns payloads into bytes and back, where the Store writes them down", func(e *env) {
+	{"RoundTrip", "encodes and decodes payloads, where the Store writes them down", func(e *env) {
 		roundTrip(e, "strings", nil, "", " ", "\x00", "ü\n\"'\\", strings.Repeat("x", 1<<20))
 		roundTrip(e, "pairs", pairCodec{new(atomic.Int64)}, pair{"x", 0}, pair{"", 1}, pair{"x\x00\xff", 2})
 		roundTrip(e, "maps", nil, map[string][]int{"a": {1, 2}, "b": {}}, nil)
 	}},
-	{"Format", "A queue that has tasks is not opened with another one", func(e *env) {
+	{"Format", "Open refuses another Format for a queue that has tasks", func(e *env) {
 		q := e.open()
 		q.put("a1")
 		refused := func(with string) {
@@ -115,7 +115,7 @@ var payloadCases = []testCase{
 		e.ok(err)
 		equal(e, "tasks", s.Len(), 1)
 	}},
-	{"Decode", "stays until somebody kicks or deletes it", func(e *env) {
+	{"Decode", "stays until it is kicked or deleted", func(e *env) {
 		q, calls := e.pairs()
 		ids := map[string]task.ID{}
 		for i, name := range []string{"bad", "x", "worse", "y", "bad", "worse", "z"} {

@@ -35,7 +35,7 @@ var rateCases = []testCase{
 			e.ok(q.Drop(ctx))
 		}
 	}},
-	{"Rate", "A key that has no token waits until it gets one", func(e *env) {
+	{"Rate", "A key without a token waits until it gets one", func(e *env) {
 		q, start := e.open(perSecond(0)), time.Now()
 		q.put("a1 a2 a3 a4 a5")
 		for i := range 5 {
@@ -63,7 +63,7 @@ var rateCases = []testCase{
 		q.order("a3")
 		q.goesOn("a4", second)
 	}},
-	{"Tried", "one that failed, was snoozed or whose lease was lost does not", func(e *env) {
+	{"Tried", "a task that failed, was snoozed or whose lease was lost does not", func(e *env) {
 		for _, end := range []func(l *lease){
 			func(l *lease) { l.release(0) },
 			func(l *lease) { l.fail(errOops) },
@@ -140,7 +140,7 @@ var rateCases = []testCase{
 		q.hold("a", 3*second)
 		q.goesOn("a2", 3*second)
 	}},
-	{"Queue", "KeyRate limits how many attempts of each key may begin, and Rate those of all keys together", func(e *env) {
+	{"Queue", "KeyRate limits the attempts of each key, and Rate the attempts of all keys together", func(e *env) {
 		q, start := e.open(options{Rate: task.Rate{Limit: 1, Burst: 3}}), time.Now()
 		ids := q.put("a1 b1 c1 d1 a2 b2")
 		l := q.takes("a1 b1 c1")
@@ -170,7 +170,7 @@ var rateCases = []testCase{
 
 // rateElsewhere is about processes that share a store.
 var rateElsewhere = []testCase{
-	{"Died", "KeyRate limits how many attempts of each key may begin, and Rate those of all keys together", func(e *env) {
+	{"Died", "KeyRate limits the attempts of each key, and Rate the attempts of all keys together", func(e *env) {
 		q := e.open(perSecond(2))
 		q.put("a1 a2 a3 b1")
 		q.takes("a1 b1 a2")
@@ -180,7 +180,7 @@ var rateElsewhere = []testCase{
 		time.Sleep(second)
 		other.takes("a3")
 	}},
-	{"Changed", "KeyRate limits how many attempts of each key may begin, and Rate those of all keys together", func(e *env) {
+	{"Changed", "KeyRate limits the attempts of each key, and Rate the attempts of all keys together", func(e *env) {
 		q := e.open(perSecond(1))
 		q.put("a1 a2 a3 a4")
 		q.first("a1").ack()
@@ -194,7 +194,7 @@ var rateElsewhere = []testCase{
 		e.ok(err)
 		equal(e, "tasks", len(left), 2)
 	}},
-	{"Shared", "KeyRate limits how many attempts of each key may begin, and Rate those of all keys together", func(e *env) {
+	{"Shared", "KeyRate limits the attempts of each key, and Rate the attempts of all keys together", func(e *env) {
 		o := options{Rate: task.Rate{Limit: float64(second) / float64(10*soon), Burst: 1}}
 		q, other := e.two(o)
 		q.put("a1 b1 a2")

@@ -63,7 +63,7 @@ var reopenCases = []testCase{
 		time.Sleep(time.Hour)
 		q.order("r1 a1 b1 h1 d1")
 	}},
-	{"Time", "What has a time happens at that time", func(e *env) {
+	{"Time", "Changes that are due at a time happen at that time", func(e *env) {
 		q, start := e.open(), time.Now()
 		q.one("a1", task.PutOptions{Delay: 10 * second})
 		id := q.one("b1", task.PutOptions{TTL: 5 * second})
@@ -94,7 +94,7 @@ var reopenCases = []testCase{
 		q.first("a2")
 		l[1].ack()
 	}},
-	{"Format", "A queue that has tasks is not opened with another one", func(e *env) {
+	{"Format", "Open refuses another Format for a queue that has tasks", func(e *env) {
 		q := e.open()
 		q.put("a1")
 		q.close()
@@ -103,14 +103,14 @@ var reopenCases = []testCase{
 		e.is(err, task.ErrInvalid)
 		e.openIn(store, "queue").order("a1")
 	}},
-	{"Drop", "a later Open makes a new one", func(e *env) {
+	{"Drop", "a later Open makes a new queue", func(e *env) {
 		q := e.open()
 		q.put("a1")
 		e.ok(q.Drop(ctx))
 		q = q.again()
 		q.counts(0, 0, 0, 0, 0)
 	}},
-	{"Died", "is how long a consumer that disconnects, or whose process dies, keeps its leases", func(e *env) {
+	{"Died", "is the time for which a consumer that disconnects, or whose process dies, keeps its leases", func(e *env) {
 		q := e.open()
 		q.put("a1 b1 b2")
 		q.first("a1")
@@ -124,7 +124,7 @@ var reopenCases = []testCase{
 		time.Sleep(time.Minute)
 		other.order("b2 a1") // it may die each time, so it does not come first
 	}},
-	{"Untried", "if it comes back so twice in a row, it takes a new one", func(e *env) {
+	{"Untried", "if it comes back untried twice in a row, it takes a new turn", func(e *env) {
 		q := e.open()
 		q.put("a1 b1")
 		for _, name := range strings.Fields("a1 a1 b1") {

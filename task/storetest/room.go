@@ -63,7 +63,7 @@ func (q *queue) evicts(evicted *[]string, name, want string) {
 }
 
 var roomCases = []testCase{
-	{"Capacity", "is how many tasks the queue can hold, in all states", func(e *env) {
+	{"Capacity", "is the greatest number of tasks, in all states", func(e *env) {
 		q := e.open(options{Capacity: 5})
 		equal(e, "Stats.Capacity", q.stats().Capacity, 5)
 		ids, l := q.everywhere()
@@ -79,7 +79,7 @@ var roomCases = []testCase{
 			q.full("b1", full)
 		}
 	}},
-	{"CountOnlyWaiting", "count only the tasks that wait, those that are ready or delayed", func(e *env) {
+	{"CountOnlyWaiting", "count only the ready and delayed tasks", func(e *env) {
 		q := e.open(options{Capacity: 3, CountOnlyWaiting: true})
 		full := fairq.FullError{Len: 3, Limit: 3}
 		q.put("a1 a2")
@@ -118,7 +118,7 @@ var roomCases = []testCase{
 		q.put("a5 a6 a7 b3 b4")
 		q.full("a8", fairq.FullError{Len: 4, Limit: 1, PerKey: true})
 	}},
-	{"ShareWait", "is set aside until a task of the key leaves, or another Put of the key comes", func(e *env) {
+	{"ShareWait", "waits until a task of the key leaves, or another Put of the key comes", func(e *env) {
 		for _, comes := range []bool{false, true} {
 			q := e.open(options{Capacity: 8, WhenFull: fairq.RejectOverShare})
 			q.put("a1 b1 c1 d1 e1 f1 g1")
@@ -149,7 +149,7 @@ var roomCases = []testCase{
 			e.ok(q.Drop(ctx))
 		}
 	}},
-	{"Evict", "of a key with the most of these (by its weight) it evicts the one that got into this state last", func(e *env) {
+	{"Evict", "from a key with the most of these (by its weight) it evicts the task that became ready or delayed last", func(e *env) {
 		q, evicted := e.evicting(options{Capacity: 4})
 		q.evicts(evicted, "a1 a2 a3 b1", "")
 		q.evicts(evicted, "b2", "a3")
@@ -180,7 +180,7 @@ var roomCases = []testCase{
 		equal(e, "evicted", len(*evicted), 0)
 		q.evicts(evicted, "b1", "a3")
 	}},
-	{"EvictOldest", "EvictOldest evicts the one that got into this state first", func(e *env) {
+	{"EvictOldest", "EvictOldest evicts the task that became ready or delayed first", func(e *env) {
 		q, evicted := e.evicting(options{Capacity: 4, WhenFull: fairq.EvictOldest})
 		q.evicts(evicted, "a1 a2 a3 b1", "")
 		q.evicts(evicted, "b2", "a1")
@@ -190,7 +190,7 @@ var roomCases = []testCase{
 		equal(e, "Evicted and Refused", [2]uint64{q.stats().Evicted, q.stats().Refused}, [2]uint64{5, 0})
 		q.order("a4 b3 c1 d1")
 	}},
-	{"EvictOldestState", "looks at the tasks that are ready or delayed", func(e *env) {
+	{"EvictOldestState", "looks at the ready and delayed tasks", func(e *env) {
 		q, evicted := e.evicting(options{Capacity: 3, WhenFull: fairq.EvictOldest})
 		q.one("d1", task.PutOptions{Delay: second})
 		q.put("d2 d3")
@@ -211,7 +211,7 @@ var roomCases = []testCase{
 		q.first("e2")
 		q.evicts(evicted, "e3", "d4")
 	}},
-	{"EvictOldestOfFullKey", "is how many tasks of one key it can hold", func(e *env) {
+	{"EvictOldestOfFullKey", "is the greatest number of tasks of one key", func(e *env) {
 		q, evicted := e.evicting(options{Capacity: 4, KeyCapacity: 3, WhenFull: fairq.EvictOldest})
 		q.put("a1 a2 a3 b1")
 		q.full("a4", fairq.FullError{Len: 3, Limit: 3, PerKey: true})
@@ -282,7 +282,7 @@ var roomCases = []testCase{
 		equal(e, "tasks put", len(batch("", nil)), 0)
 		q.none()
 	}},
-	{"BatchEvicts", "It returns the ids of those that were put", func(e *env) {
+	{"BatchEvicts", "It returns the ids of the tasks that were put", func(e *env) {
 		q, evicted := e.evicting(options{Capacity: 3})
 		q.put("a1 a2 a3")
 		ids, err := q.PutBatch(ctx, []task.Entry[string]{{Key: "b", Payload: "b1"}, {Key: "c", Payload: "c1"}, {Key: "c", Payload: "c2"}})

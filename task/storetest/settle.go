@@ -78,7 +78,7 @@ var settleCases = []testCase{
 		e.ok(q.Resume(ctx))
 		q.order("a3")
 	}},
-	{"State", "that is where the task is since, 0 if it is gone", func(e *env) {
+	{"State", "it is 0 if the task is gone", func(e *env) {
 		q := e.open()
 		settled := func(o task.PutOptions, want task.State, end func(*lease)) {
 			e.Helper()
@@ -113,7 +113,7 @@ var settleCases = []testCase{
 			})
 		}
 	}},
-	{"PriorityBuried", "Priority may be changed before a Release, Snooze, Return, Fail, HoldKey, Repeat or Bury", func(e *env) {
+	{"PriorityBuried", "A consumer may change Priority before a Release, Snooze, Return, Fail, HoldKey, Repeat or Bury", func(e *env) {
 		q := e.open()
 		q.put("a1 b1")
 		l := q.first("a1")
@@ -123,7 +123,7 @@ var settleCases = []testCase{
 		q.kick(1, 1)
 		q.order("b1 a1")
 	}},
-	{"Repeat", "as a new task, with all its attempts before it and without the error of the last one, but with the same id", func(e *env) {
+	{"Repeat", "like a new task, with all its attempts and without an error, but with the same id", func(e *env) {
 		q := e.open(options{MaxAttempts: 2})
 		id := q.one("a1", unique)
 		wait := q.waiting()
@@ -150,7 +150,7 @@ var settleCases = []testCase{
 		l.now(q, task.Ready)
 		q.order("b1")
 	}},
-	{"GroupCancelled", "It is also done when the group of the task is cancelled, with the cause [ErrGroupCancelled]", func(e *env) {
+	{"GroupCancelled", "When the group is cancelled, the cause is [ErrGroupCancelled]", func(e *env) {
 		q := e.open()
 		q.put("a1 b1", in(task.Member))
 		q.start("g")

@@ -54,7 +54,7 @@ var sharedCases = []testCase{
 		later()
 		got(take, "a2")
 	}},
-	{"EachWay", "What has a time happens at that time, not when somebody looks.", func(e *env) {
+	{"EachWay", "Changes that are due at a time happen at that time, and not at the next call.", func(e *env) {
 		q, other := e.two()
 		q.one("a1", task.PutOptions{TTR: 2 * soon})
 		l := q.first("a1")
@@ -153,7 +153,7 @@ var sharedCases = []testCase{
 			other.close()
 		}
 	}},
-	{"OneOfAll", "A task is with one consumer at a time", func(e *env) {
+	{"OneOfAll", "One consumer at a time holds a task", func(e *env) {
 		q, other := e.two()
 		takes := []*call[*lease]{q.taking(), other.taking(), q.taking(), other.taking()}
 		for n := range 4 {
@@ -168,7 +168,7 @@ var sharedCases = []testCase{
 			equal(e, "takes that returned", ended, n+1)
 		}
 	}},
-	{"Close", "what its consumers hold is handed back", func(e *env) {
+	{"Close", "the tasks of its consumers are handed back", func(e *env) {
 		q, other := e.two()
 		q.put("a1 b1 c1")
 		q.first("a1")
@@ -182,7 +182,7 @@ var sharedCases = []testCase{
 		l.ack()
 		other.order("b1")
 	}},
-	{"Room", "is Put, but if there is no room, it waits for it", func(e *env) {
+	{"Room", "is Put that waits for room", func(e *env) {
 		q, other := e.two(options{Capacity: 1})
 		q.put("a1")
 		put := q.putting("b1")
@@ -201,7 +201,7 @@ var sharedCases = []testCase{
 		wait.returns(nil)
 		e.ok(other.Wait(ctx, "x"))
 	}},
-	{"OnExpire", "If several have the queue open, each task is given to one of them", func(e *env) {
+	{"OnExpire", "If the queue is open several times, one Queue gets each task", func(e *env) {
 		o, x := e.expiring()
 		q, other := e.two(o)
 		q.put("c1", by(second))
@@ -221,7 +221,7 @@ var sharedCases = []testCase{
 		slices.SortFunc(x.tasks, func(a, b *task.Task[string]) int { return strings.Compare(a.Payload, b.Payload) })
 		equal(e, "given to OnExpire, of both", payloads(x.tasks), "a1 b1 c1 d1")
 	}},
-	{"LeaseContext", "then its cause Is [ErrLeaseLost], and [ErrDeleted] if somebody else has ended the lease and there is no such task any more", func(e *env) {
+	{"LeaseContext", "At the end of the lease its cause is [ErrLeaseLost], and also [ErrDeleted] if another call has removed the task.", func(e *env) {
 		q, other := e.two()
 		ids := q.put("a1 b1")
 		deleted, buried := q.first("a1"), q.first("b1")
@@ -238,7 +238,7 @@ var sharedCases = []testCase{
 		deleted.lost(q)
 		buried.lost(q)
 	}},
-	{"GroupCancelled", "It is also done when the group of the task is cancelled, with the cause [ErrGroupCancelled]", func(e *env) {
+	{"GroupCancelled", "When the group is cancelled, the cause is [ErrGroupCancelled]", func(e *env) {
 		q, other := e.two()
 		q.put("a1", in(task.Member))
 		q.start("g")
@@ -261,7 +261,7 @@ var sharedCases = []testCase{
 		other.none()
 		l.ack()
 	}},
-	{"Limit", "is how many tasks of a key can be taken at the same time", func(e *env) {
+	{"Limit", "is the greatest number of tasks of a key that are taken at the same time", func(e *env) {
 		q, other := e.two(serial)
 		q.put("a1 a2")
 		l := q.first("a1")
@@ -350,7 +350,7 @@ var sharedCases = []testCase{
 		e.ok(other.Drop(ctx))
 		q.state(task.Ready, id)
 	}},
-	{"Drop", "Everybody who has it open, and those who wait, get [ErrDropped] from now on", func(e *env) {
+	{"Drop", "All calls on it, waiting ones too, return [ErrDropped] from now on", func(e *env) {
 		q, other := e.two()
 		take := other.taking()
 		q.put("a1")

@@ -11,7 +11,7 @@ import (
 )
 
 var takeCases = []testCase{
-	{"FirstComeFirstServed", "Those who wait are served first come, first served.", func(e *env) {
+	{"FirstComeFirstServed", "Waiting calls are served first come, first served.", func(e *env) {
 		q := e.open()
 		c := q.consumer(kinds("x"))
 		takes := []*call[*lease]{q.taking(), c.taking(), q.taking(), q.consumer(task.Filter{}).taking(), c.taking()}
@@ -42,7 +42,7 @@ var takeCases = []testCase{
 		}
 		equal(e, "Takes and WaitingTake", [2]int{int(q.stats().Takes), q.stats().WaitingTake}, [2]int{3, 7})
 	}},
-	{"WakesForEach", "Those who wait for tasks are served first come, first served", func(e *env) {
+	{"WakesForEach", "Calls that wait for tasks are served first come, first served", func(e *env) {
 		q := e.open()
 		wake := map[string]func(){
 			"Put":        func() { q.put("a1") },
@@ -102,7 +102,7 @@ var takeCases = []testCase{
 			q.none()
 		}
 	}},
-	{"DoneBefore", "or when the call is made, it returns its error", func(e *env) {
+	{"DoneBefore", "If ctx is done first, Take returns its error.", func(e *env) {
 		q := e.open()
 		q.put("a1")
 		gone, cancel := context.WithCancelCause(ctx)
@@ -141,7 +141,7 @@ var takeCases = []testCase{
 }
 
 var putWaitCases = []testCase{
-	{"Room", "is Put, but if there is no room, it waits for it", func(e *env) {
+	{"Room", "is Put that waits for room", func(e *env) {
 		q := e.open(options{Capacity: 2})
 		put := q.putting("z1")
 		q.state(task.Ready, put.returns(nil))
@@ -209,7 +209,7 @@ var putWaitCases = []testCase{
 		q.remove(id)
 		blocked.returns(nil)
 	}},
-	{"InRounds", "Those who wait are admitted in rounds by key", func(e *env) {
+	{"InRounds", "Waiting calls are admitted in rounds by key", func(e *env) {
 		q := e.open(options{Capacity: 1})
 		q.put("z1")
 		l := q.first("z1")

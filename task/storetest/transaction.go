@@ -9,7 +9,7 @@ import (
 )
 
 var transactionCases = []testCase{
-	{"Outbox", "what is done in a transaction that the store commits is counted and told then, once", func(e *env) {
+	{"Outbox", "If the store commits it (InTx), its changes are counted and reported then, once", func(e *env) {
 		tx, ok := e.store.(Transactor)
 		if !ok {
 			e.skip("the store is not a Transactor")

@@ -13,7 +13,7 @@ import (
 var unique = task.PutOptions{UniqueKey: "x"}
 
 var uniqueKeyCases = []testCase{
-	{"Bury", "the [*Error] that was recorded if it is buried", func(e *env) {
+	{"Bury", "the recorded [*Error] if it is buried", func(e *env) {
 		q := e.open()
 		id := q.one("a1", task.PutOptions{UniqueKey: "x", MaxAttempts: 1})
 		failed := func(c *call[struct{}], code int) {
@@ -40,7 +40,7 @@ var uniqueKeyCases = []testCase{
 		q.order("a1")
 		e.ok(q.Wait(ctx, "x"))
 	}},
-	{"Discard", "the [*Error] that was recorded if it is buried or was discarded", func(e *env) {
+	{"Discard", "the recorded [*Error] if it is buried or was discarded", func(e *env) {
 		q := e.open()
 		for reason, want := range map[error]task.Error{
 			errOops:                              {Message: "oops"},
@@ -89,7 +89,7 @@ var uniqueKeyCases = []testCase{
 		q.remove(id)
 		wait.returns(task.ErrDeleted)
 	}},
-	{"Retention", "What happened to a task that is gone can be asked for during Options.Retention", func(e *env) {
+	{"Retention", "The outcome of a task that is gone is kept during Options.Retention", func(e *env) {
 		for _, c := range []struct {
 			q    *queue
 			kept time.Duration
@@ -150,7 +150,7 @@ var groupCases = []testCase{
 		q.order("b1 a2")
 		q.counts(0, 0, 2, 0, 1)
 	}},
-	{"End", "When all its members are gone, also those that were put into it later, its AtEnd tasks are ready", func(e *env) {
+	{"End", "When all its members are gone, its AtEnd tasks become ready", func(e *env) {
 		q := e.open()
 		ids := q.put("a1 b1 c1 d1", in(task.Member))
 		end, abort := q.one("e1", in(task.AtEnd)), q.one("f1", in(task.AtAbort))
@@ -171,7 +171,7 @@ var groupCases = []testCase{
 		q.gone(abort)
 		equal(e, "acks and deletes", [2]uint64{q.stats().Acks, q.stats().Deletes}, [2]uint64{3, 3})
 	}},
-	{"Cancel", "removes all members of a group but those that are taken. When these are done or handed back, the AtAbort tasks are ready", func(e *env) {
+	{"Cancel", "removes all members of a group that are not taken", func(e *env) {
 		q := e.open()
 		q.put("a1 b1", in(task.Member))
 		q.start("g")
@@ -191,7 +191,7 @@ var groupCases = []testCase{
 		q.gone(end)
 		equal(e, "deletes", q.stats().Deletes, 4)
 	}},
-	{"HandedBack", "When these are done or handed back, the AtAbort tasks are ready and the group is over.", func(e *env) {
+	{"HandedBack", "When these are done or handed back, the AtAbort tasks become ready and the group is over.", func(e *env) {
 		q := e.open()
 		c := q.consumer(task.Filter{})
 		end := map[string]func(l *lease){

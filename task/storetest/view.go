@@ -51,7 +51,7 @@ var viewCases = []testCase{
 			equal(e, "number of tasks", n, len(strings.Fields(c.want)))
 		}
 	}},
-	{"NextFirst", "NextFirst has List return tasks in the order in which they come.", func(e *env) {
+	{"NextFirst", "NextFirst makes List return tasks in the order of their next change.", func(e *env) {
 		q := e.open()
 		for name, o := range map[string]task.PutOptions{
 			"a3": {Delay: 3 * second}, "a1": {Delay: second, Kind: "k"}, "b2": {Delay: time.Hour, Deadline: time.Now().Add(2 * second)}, "b4": {TTL: second},
@@ -79,7 +79,7 @@ var viewCases = []testCase{
 			e.is(err, task.ErrInvalid)
 		}
 	}},
-	{"Pages", "only those with greater ids: the last one of the page before", func(e *env) {
+	{"Pages", "only greater ids: the last id of the page before", func(e *env) {
 		q := e.open()
 		ids := q.put(strings.Repeat("a1 b1 ", 120))
 		for i := 1; i < len(ids); i += 3 {
@@ -104,7 +104,7 @@ var viewCases = []testCase{
 		_, err := q.List(ctx, task.ListOptions{Limit: -1})
 		e.is(err, task.ErrInvalid)
 	}},
-	{"Queues", "tells which queues there are, from a name on", func(e *env) {
+	{"Queues", "lists the queues, from a name on", func(e *env) {
 		is := func(from string, n int, want string) {
 			e.Helper()
 			names, err := e.store.Queues(ctx, from, n)
@@ -201,7 +201,7 @@ var viewCases = []testCase{
 		_, err = q.KeyStats(ctx, -1, fairq.ByBacklog)
 		e.is(err, task.ErrInvalid)
 	}},
-	{"DeleteSome", "Those that are taken it deletes only if State is Taken.", func(e *env) {
+	{"DeleteSome", "It deletes taken tasks only if State is Taken.", func(e *env) {
 		for _, o := range []options{{}, {MaxInFlightPerKey: 1}, {KeepPlace: true}, {Quantum: 1}} {
 			q := e.openIn(e.store, "queue", o)
 			n := 1300 * few(5) / 5
@@ -269,7 +269,7 @@ var viewCases = []testCase{
 			e.is(err, task.ErrInvalid)
 		}
 	}},
-	{"Truncate", "deletes all tasks, and returns how many. All leases are lost.", func(e *env) {
+	{"Truncate", "deletes all tasks, and returns their number. All leases are lost.", func(e *env) {
 		q := e.open()
 		ids, l := q.everywhere()
 		q.one("x1", unique)
@@ -291,7 +291,7 @@ var viewCases = []testCase{
 }
 
 var eventCases = []testCase{
-	{"Ends", "its time to live or its deadline has ended, and it is gone", func(e *env) {
+	{"Ends", "its time to live or its deadline is over, and it is gone", func(e *env) {
 		q, start := e.open(), time.Now()
 		w := q.watch(ctx)
 		q.one("a1", task.PutOptions{TTL: second})
@@ -307,7 +307,7 @@ var eventCases = []testCase{
 		equal(e, "a lease ended", evs[3].Lease != 0 && evs[4].Lease == 0, true)
 		l.lost(q)
 	}},
-	{"Group", "it was deleted, discarded, truncated, or cancelled with its group, and is gone", func(e *env) {
+	{"Group", "it was deleted, discarded or cancelled with its group, and is gone", func(e *env) {
 		q := e.open()
 		q.put("a1 b1 c1", in(task.Member))
 		q.put("e1", in(task.AtEnd))
