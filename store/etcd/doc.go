@@ -36,9 +36,9 @@
 //     some are slow or stop. For other orders see Options.Taking.
 //   - Two processes that put tasks of the same key at the same moment may give it a turn each in
 //     the same round.
-//   - With MaxInFlightPerKey, KeyCapacity or groups, processes that use the same key or group
-//     conflict. With Capacity, Quantum, fairq.ThisRound, or kinds without a limit by key, one
-//     process at a time has the queue.
+//   - With MaxInFlightPerKey, KeyRate, KeyCapacity or groups, processes that use the same key or
+//     group conflict; with a Rate, processes that take. With Capacity, Quantum, fairq.ThisRound, or
+//     kinds without a limit by key, one process at a time has the queue.
 //   - Times come from the clocks of the machines, which may differ by Options.Skew. Delays and
 //     leases are off by as much.
 //   - etcd keeps everything in memory and is made for some gigabytes, so for up to about a million

@@ -59,11 +59,12 @@ func BenchmarkInFlight(b *testing.B) {
 	}
 }
 
-func BenchmarkWaiting(b *testing.B) {
-	storetest.BenchmarkWaiting(b, func(b *testing.B) task.Store {
-		s, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), "tasks.db"), nil)
-		require.NoError(b, err)
-		b.Cleanup(func() { require.NoError(b, s.Close()) })
-		return s
-	})
+func BenchmarkWaiting(b *testing.B) { storetest.BenchmarkWaiting(b, openForBenchmark) }
+func BenchmarkRates(b *testing.B)   { storetest.BenchmarkRates(b, openForBenchmark) }
+
+func openForBenchmark(b *testing.B) task.Store {
+	s, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), "tasks.db"), nil)
+	require.NoError(b, err)
+	b.Cleanup(func() { require.NoError(b, s.Close()) })
+	return s
 }

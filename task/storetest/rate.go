@@ -2,6 +2,9 @@ package storetest
 
 import (
 	"fmt"
+	"runtime"
+	"sync"
+	"testing"
 	"time"
 
 	"github.com/fairq/fairq"
@@ -210,4 +213,50 @@ var rateElsewhere = []testCase{
 		later()
 		q.none()
 	}},
+}
+
+// BenchmarkRates takes, acks and puts tasks of 100,000 keys which may have one a second each, and of
+// as many without a rate. Waits of keys end all the time: it reports how many tasks are done a
+// second, which cannot be more than 100,000 with the rate.
+func BenchmarkRates(b *testing.B, open func(b *testing.B) task.Store) {
+	const keys, workers = 100_000, 50
+	for name, rate := range map[string]task.Rate{"none": {}, "1 a second": {Limit: 1}} {
+		b.Run(name, func(b *testing.B) {
+			q, err := task.Open[int](ctx, open(b), b.Name(), &task.Options[int]{KeyRate: rate, MaxInFlightPerKey: 1})
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.Cleanup(func() { _ = q.Close(ctx) })
+			put := func(key string) {
+				if _, err := q.Put(ctx, key, 0, task.PutOptions{}); err != nil {
+					b.Error(err)
+				}
+			}
+			var all sync.WaitGroup
+			for i := range workers {
+				all.Go(func() {
+					for k := i; k < keys; k += workers {
+						put(fmt.Sprint("key ", k))
+					}
+				})
+			}
+			all.Wait()
+			b.SetParallelism(workers / runtime.GOMAXPROCS(0))
+			b.ResetTimer()
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					t, err := q.Take(ctx)
+					if err != nil {
+						b.Error(err)
+						return
+					}
+					put(t.Key)
+					if err := t.Ack(ctx); err != nil {
+						b.Error(err)
+					}
+				}
+			})
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "tasks/s")
+		})
+	}
 }
