@@ -9,24 +9,24 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// A coder encodes values one after the other, or decodes them in the same order into where
-// pointers point. So the fields of a row are listed once for both. Numbers are varints.
+// coder encodes values one after the other, or decodes them in the same order to their pointers.
+// So one list of the fields of a row serves both. Numbers are varints.
 type coder struct {
 	b        []byte
 	decoding bool
-	damaged  bool // what is decoded was not encoded so
+	damaged  bool // no encoding has produced these bytes
 }
 
 var errDamaged = errors.New("a row is damaged")
 
-// encode returns what code encodes.
+// encode returns the bytes that code encodes.
 func encode(code func(c *coder)) []byte {
 	c := coder{b: make([]byte, 0, 128)}
 	code(&c)
 	return c.b
 }
 
-// decode has code decode all of b, which it does not keep.
+// decode makes code decode all of b. The decoded values share no memory with b.
 func decode(b []byte, code func(c *coder)) error {
 	c := coder{b: b, decoding: true}
 	if code(&c); c.damaged || len(c.b) > 0 {
@@ -35,7 +35,7 @@ func decode(b []byte, code func(c *coder)) error {
 	return nil
 }
 
-// number codes a number that is rarely negative.
+// number codes an integer.
 func number[N ~int | ~int64 | ~uint64 | ~uint8](c *coder, n *N) {
 	if !c.decoding {
 		c.b = binary.AppendVarint(c.b, int64(*n))
@@ -56,7 +56,7 @@ func (c *coder) flag(is *bool) {
 	*is = n != 0
 }
 
-// text codes bytes after their number. What is decoded is a copy.
+// text codes the number of bytes, then the bytes. It decodes to a copy.
 func text[T ~string | ~[]byte](c *coder, s *T) {
 	size := len(*s)
 	number(c, &size)
@@ -82,7 +82,7 @@ func (c *coder) err(e **driver.Error) {
 	text(c, &(*e).Message)
 }
 
-// counts codes how many tasks there are by state; the sum is not kept.
+// counts codes the number of tasks in each state. Element 0, their sum, is not stored.
 func (c *coder) counts(n *[driver.Held + 1]int) {
 	n[0] = 0
 	for state := driver.Ready; state <= driver.Held; state++ {
@@ -91,8 +91,8 @@ func (c *coder) counts(n *[driver.Held + 1]int) {
 	}
 }
 
-// task codes all but the payload.
-func (c *coder) task(r *rows.Row) {
+// codeTask codes all fields but the payload, which has a key of its own.
+func (c *coder) codeTask(r *rows.Row) {
 	number(c, &r.ID)
 	text(c, &r.Key)
 	text(c, &r.Kind)
@@ -129,7 +129,7 @@ func (c *coder) task(r *rows.Row) {
 	c.err(&r.Err)
 }
 
-func (c *coder) key(k *rows.Key) {
+func (c *coder) codeKey(k *rows.Key) {
 	text(c, &k.Key)
 	number(c, &k.Weight)
 	c.counts(&k.Tasks)
@@ -140,7 +140,7 @@ func (c *coder) key(k *rows.Key) {
 	number(c, &k.Full)
 }
 
-func (c *coder) served(s *rows.Served) {
+func (c *coder) codeServed(s *rows.Served) {
 	number(c, &s.Priority)
 	text(c, &s.Key)
 	number(c, &s.Round)
@@ -148,14 +148,14 @@ func (c *coder) served(s *rows.Served) {
 	number(c, &s.Taken)
 }
 
-func (c *coder) consumer(r *rows.Consumer) {
+func (c *coder) codeConsumer(r *rows.Consumer) {
 	number(c, &r.Number)
 	text(c, &r.Name)
 	number(c, &r.Epoch)
 	number(c, &r.Deadline)
 }
 
-func (c *coder) group(g *rows.Group) {
+func (c *coder) codeGroup(g *rows.Group) {
 	text(c, &g.Name)
 	c.flag(&g.Started)
 	c.flag(&g.Cancelled)
@@ -163,7 +163,7 @@ func (c *coder) group(g *rows.Group) {
 	number(c, &g.Members)
 }
 
-func (c *coder) outcome(o *rows.Outcome) {
+func (c *coder) codeOutcome(o *rows.Outcome) {
 	text(c, &o.UniqueKey)
 	number(c, &o.ID)
 	number(c, &o.Result)
@@ -172,7 +172,7 @@ func (c *coder) outcome(o *rows.Outcome) {
 	number(c, &o.Written)
 }
 
-func (c *coder) done(d *rows.Ended) {
+func (c *coder) codeEnded(d *rows.Ended) {
 	number(c, &d.ID)
 	text(c, &d.Key)
 	text(c, &d.Kind)

@@ -12,18 +12,19 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// What stands in keys, after the number of the queue. Below are the indexes of package rows.
+// The sections of a queue: the second elements of its keys. Smaller numbers are the indexes of
+// package rows.
 const (
-	aboutQueue   = 100
-	aboutTally   = 101
-	aboutLock    = 102
-	payloads     = 103
-	requests     = 104
-	handedOut    = 105
-	lastNotifier = 106
+	sectionQueue    = 100
+	sectionTally    = 101
+	sectionLock     = 102
+	sectionPayload  = 103
+	sectionRequest  = 104
+	sectionHandOut  = 105
+	sectionNotifier = 106
 )
 
-// Keys that are of no queue.
+// Keys outside of queues.
 var (
 	layoutKey  = appendTuple(nil, rows.Tuple{int64(0), int64(0)})
 	lastIDKey  = appendTuple(nil, rows.Tuple{int64(0), int64(1)})
@@ -34,16 +35,16 @@ func nameKey(queue string) []byte {
 	return appendTuple(nil, rows.Tuple{int64(0), int64(2), queue})
 }
 
-// layout is the version of keys and values. Another one needs another program.
+// layout is the version of keys and values. A program reads only its own layout.
 const layout = "fairq 4"
 
-var errForeign = errors.New("this was not written by fairq")
+var errForeign = errors.New("the key was not written by fairq")
 
-// Options say how a DB is used.
+// Options configure a DB.
 type Options struct {
 	Taking     Taking
-	MarkStep   uint64 // after how many ready tasks that are gone the mark is moved on, 0 means 4,000
-	KeepSchema bool   // Open returns an error, instead of writing down the layout, if there is none
+	MarkStep   uint64 // the number of ready tasks to leave before the mark moves; 0 means 4,000
+	KeepSchema bool   // Open returns an error if the engine is empty, and writes nothing into it
 }
 
 // DB implements rows.DB over an Engine.
@@ -51,24 +52,24 @@ type DB struct {
 	options Options
 	name    string
 	engine  Engine
-	process uint64      // the number of this one
-	joined  atomic.Bool // a transaction of a caller's own may have changed something
+	process uint64      // the number of this process
+	joined  atomic.Bool // there was a joined transaction since the last call of Changed
 
 	mu     sync.Mutex // protects queues
 	queues map[uint64]*local
 
 	onChange func(queue uint64)
-	watching context.Context // until Close
+	watchCtx context.Context // until Close
 	stop     context.CancelFunc
-	watches  sync.WaitGroup
+	watchers sync.WaitGroup
 
 	conflicts atomic.Int64
 }
 
-// Open returns a database, which it makes if the engine is empty. Errors begin with the name.
+// Open opens a database, and creates it if the engine is empty. Errors begin with the name.
 func Open(ctx context.Context, name string, e Engine, o Options) (*DB, error) {
 	db := &DB{options: o, name: name, engine: e, queues: map[uint64]*local{}}
-	db.watching, db.stop = context.WithCancel(context.Background())
+	db.watchCtx, db.stop = context.WithCancel(context.Background())
 	for {
 		err := db.open(ctx)
 		switch {
@@ -83,7 +84,7 @@ func Open(ctx context.Context, name string, e Engine, o Options) (*DB, error) {
 	}
 }
 
-// open checks the layout, or writes it, and gives the process a number.
+// open checks the layout, or writes it into an empty engine, and numbers the process.
 func (db *DB) open(ctx context.Context) error {
 	x, err := db.begin(ctx, "open")
 	if err != nil {
@@ -95,7 +96,7 @@ func (db *DB) open(ctx context.Context) error {
 	case err != nil:
 		return err
 	case found == nil:
-		for e, err := range x.scan(Span{From: nil, To: []byte{behindAll}, Limit: 1}) {
+		for e, err := range x.scan(Span{From: nil, To: []byte{endByte}, Limit: 1}) {
 			return errors.Join(err, x.fail("open", e.Key, errForeign))
 		}
 		if db.options.KeepSchema {
@@ -106,10 +107,10 @@ func (db *DB) open(ctx context.Context) error {
 			return err
 		}
 	case string(found) != layout:
-		return fmt.Errorf("%s: open: the layout is %.20q, this program knows %q",
+		return fmt.Errorf("%s: open: the layout is %.20q, this program reads only %q",
 			db.name, found, layout)
 	}
-	if db.process, err = x.number(processKey); err != nil {
+	if db.process, err = x.getNumber(processKey); err != nil {
 		return err
 	}
 	db.process++
@@ -124,15 +125,15 @@ func (db *DB) open(ctx context.Context) error {
 func (db *DB) Begin(ctx context.Context) (rows.Tx, error) {
 	x, err := db.begin(ctx, "begin")
 	if err != nil {
-		return nil, err // and not a nil *tx
+		return nil, err // not x: a nil *tx is no nil rows.Tx
 	}
 	return x, nil
 }
 
-func (db *DB) begin(ctx context.Context, what string) (*tx, error) {
+func (db *DB) begin(ctx context.Context, operation string) (*tx, error) {
 	t, err := db.engine.Begin(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %s: %w", db.name, what, err)
+		return nil, fmt.Errorf("%s: %s: %w", db.name, operation, err)
 	}
 	return &tx{Txn: t, ctx: ctx, db: db}, nil
 }
@@ -145,8 +146,8 @@ func (db *DB) Own(ctx context.Context) *driver.Tx {
 	return nil
 }
 
-// Joined implements rows.DB. Whether the transaction will be committed is not known, so nothing
-// that is read in it is used later.
+// Joined implements rows.DB. The caller may roll back later, so nothing that the transaction reads
+// is used after it.
 func (db *DB) Joined(ctx context.Context) (rows.Tx, error) {
 	t, err := db.engine.Joined(ctx)
 	if err != nil {
@@ -168,30 +169,30 @@ func (db *DB) Again(err error) (time.Duration, bool) {
 	return time.Millisecond, errors.Is(err, ErrConflict)
 }
 
-// Conflicts returns how many transactions had to be tried again.
+// Conflicts returns the number of transactions that had to be tried again.
 func (db *DB) Conflicts() int64 { return db.conflicts.Load() }
 
-// Changed implements rows.DB. If transactions of the caller's own are the only others, who looks
-// because of one waits until it has ended.
+// Changed implements rows.DB. A joined transaction counts as a change, because its caller commits
+// it without the DB.
 func (db *DB) Changed(ctx context.Context) (bool, error) {
 	joined := db.joined.Swap(false)
 	changed, err := db.engine.Changed(ctx)
 	return changed || joined, err
 }
 
-// OnChange has f called with the number of a queue when others have changed it, if the engine is a
-// Watcher. It must be called before the DB is used otherwise.
+// OnChange makes the DB call f with the number of a queue that others have changed, if the engine
+// is a Watcher. It must be called before any other method.
 func (db *DB) OnChange(f func(queue uint64)) { db.onChange = f }
 
-// Close ends what watches.
+// Close ends the watches.
 func (db *DB) Close() {
 	db.mu.Lock()
 	db.stop()
 	db.mu.Unlock()
-	db.watches.Wait()
+	db.watchers.Wait()
 }
 
-// local returns what this process knows of a queue.
+// local returns the local state of a queue, and watches the queue from the first call on.
 func (db *DB) local(queue uint64) *local {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -199,16 +200,16 @@ func (db *DB) local(queue uint64) *local {
 	if l == nil {
 		l = &local{}
 		db.queues[queue] = l
-		if w, ok := db.engine.(Watcher); ok && db.onChange != nil && db.watching.Err() == nil {
-			ctx, stop := context.WithCancel(db.watching)
+		if w, ok := db.engine.(Watcher); ok && db.onChange != nil && db.watchCtx.Err() == nil {
+			ctx, stop := context.WithCancel(db.watchCtx)
 			l.stop = stop
-			db.watches.Go(func() { db.watch(ctx, w, queue) })
+			db.watchers.Go(func() { db.watch(ctx, w, queue) })
 		}
 	}
 	return l
 }
 
-// forget forgets a queue that was dropped.
+// forget removes the local state of a dropped queue.
 func (db *DB) forget(queue uint64) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -218,14 +219,18 @@ func (db *DB) forget(queue uint64) {
 	delete(db.queues, queue)
 }
 
-// watch watches which process has told last that it has changed a queue.
+// watch calls onChange when another process has notified of a change in a queue.
 func (db *DB) watch(ctx context.Context, w Watcher, queue uint64) {
 	v := view{tx: &tx{db: db}, id: queue}
-	at := v.about(lastNotifier)
-	w.Watch(ctx, at, behind(at), func(e *Entry) {
-		var by, n uint64
-		if e == nil || decode(e.Value, func(c *coder) { number(c, &by); number(c, &n) }) == nil && by != db.process {
-			db.onChange(queue)
+	at := v.section(sectionNotifier)
+	w.Watch(ctx, at, prefixEnd(at), func(e *Entry) {
+		if e != nil {
+			var by, n uint64
+			err := decode(e.Value, func(c *coder) { number(c, &by); number(c, &n) })
+			if err != nil || by == db.process {
+				return
+			}
 		}
+		db.onChange(queue)
 	})
 }

@@ -1,47 +1,51 @@
-// Package kv keeps the tables of package rows in an ordered map from bytes to bytes: it is the
+// Package kv stores the tables of package rows in an ordered map from bytes to bytes. It is the
 // driver for stores over key-value engines. An engine is a small adapter, see [Engine].
 //
 // # Layout
 //
-// A key is a tuple, encoded so that the bytes are in the order of the tuples (see tuple.go).
+// A key is an encoded tuple. The encoding keeps the order of tuples (see tuple.go).
 //
-//	(0, 0)                                        what this is, and its version
-//	(0, 1)                                        the last ID of a queue
-//	(0, 2, name)                                  the ID of a queue
-//	(0, 3)                                        the number of the last process
-//	(queue, primary key's index, primary key)     a row
-//	(queue, index, fields, primary key)           nothing: it leads to a row
-//	(queue, 100)                                  name, settings and pauses of the queue
-//	(queue, 101, process, n)                      what the n-th of those transactions counts that
-//	                                              a process makes at the same time: a tally
-//	(queue, 102)                                  which process has locked it, and until when
-//	(queue, 102, 0)                               a mark: no ready task comes before it
-//	(queue, 103, task)                            a payload
-//	(queue, 104, process)                         the tasks that a process asks for or may take
-//	(queue, 105)                                  which process has handed out tasks last
-//	(queue, 106)                                  which process has done last what others may wait for, and the
-//	                                              number of that transaction
+//	(0, 0)                                     the version of the layout
+//	(0, 1)                                     the ID of the newest queue
+//	(0, 2, name)                               the ID of a queue
+//	(0, 3)                                     the number of the newest process
+//	(queue, primary key's index, primary key)  a row
+//	(queue, index, fields, primary key)        an index entry, which leads to a row
+//	(queue, 100)                               name, settings and pauses of the queue
+//	(queue, 101, process, n)                   a tally: the counters of a process, for the n-th of
+//	                                           the transactions that it runs at the same time
+//	(queue, 102)                               the lock of the queue: its process and its end
+//	(queue, 102, 0)                            the mark: no ready task comes before it
+//	(queue, 103, task)                         a payload
+//	(queue, 104, process)                      the request of a process for tasks, or the answer
+//	(queue, 105)                               the process that handed out tasks last
+//	(queue, 106)                               the last change that others may wait for: its
+//	                                           process, and the number of its transaction
 //
-// What changes with each task is in tallies, the payloads have keys of their own: neither is
-// written again with what is beside it, and who only looks at tasks does not read their payloads.
-// An index is read in the order of its keys, so a range of package rows is a range of keys, and
-// the ready tasks stand in the fair order.
+// Tallies hold the counters that change with each task, and payloads have keys of their own. So a
+// transaction rewrites neither the settings nor a payload when a task changes state, and a caller
+// that only looks at tasks does not read payloads. An index is read in the order of its keys, so a
+// range of package rows is a range of keys, and the ready tasks are in the fair order.
 //
 // # Many clients
 //
-// Nothing is locked: a transaction reads what was committed before it began, and guards those keys
-// that others must not write before it is committed (see rows.DB), which are few. So what all
-// transactions change, how many tasks there are and which round is being served, is in a tally for
-// each process, and the sum or the greatest of these counts. Each transaction guards and writes
-// its own tally: if it is not known whether a commit was done, the number in it tells. A
-// transaction that is alone in its queue guards all tallies, and all others guard the row (queue,
-// 100), which it writes. Who fails again and again locks the queue: others do not begin then, so
-// that what has much to do is committed too.
+// A transaction locks nothing. It reads the state that was committed before it began, and guards
+// the few keys that others must not write before it commits (see rows.DB). Every transaction
+// changes the number of tasks or the round being served, so one row for these would make all
+// transactions conflict. Each process has tallies instead: the sum of their counts is the number
+// of tasks, and their greatest round is the round being served. Each transaction guards and writes
+// one tally. If the outcome of its commit is unknown, the number in that tally shows whether it
+// happened. An exclusive transaction guards all tallies and writes the row (queue, 100), which all
+// other transactions guard.
 //
-// Where keys were deleted it takes time to find the next one, unless the engine was compacted since.
-// So the ready tasks are read from a mark on. After some thousand were taken, who takes moves it to
-// the first one, and guards what it passes over, where others may just put one. Who puts one before it
-// moves it back, and who puts one behind it guards it.
+// A large transaction might never commit, because small ones overtake it. So a process whose
+// transactions fail again and again locks the queue: transactions of others wait then.
+//
+// An engine finds the first key behind deleted keys slowly, until it is compacted. So reads of
+// ready tasks begin at a mark. After some thousand tasks were taken, a transaction that takes
+// tasks moves the mark to the first task. It guards the skipped keys, because another transaction
+// may be putting a task there. Each transaction that puts a ready task guards the mark, and moves
+// it back if the task comes before it.
 package kv
 
 import (
@@ -53,80 +57,82 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// ErrConflict is returned by a Txn that has done nothing, and may be tried again: others have
-// written what it guards, or it has taken too long.
+// ErrConflict is returned by a Txn that has changed nothing and may be tried again: another
+// transaction has written a key that it guards, or it has taken too long.
 var ErrConflict = errors.New("another transaction was faster")
 
-// ErrUnknown is returned by a Commit of which it is not known whether it was done, or will be.
+// ErrUnknown is returned by a Commit whose outcome is unknown: it may have happened, or still
+// happen.
 var ErrUnknown = driver.ErrUnknown
 
-// ErrFull is returned by a Commit for which there is no room. It may have been done, as with
-// ErrUnknown, but if it was not, it never will be.
+// ErrFull is returned by a Commit for which the database has no room. The commit may have
+// happened, as with ErrUnknown; if it has not, it never will.
 var ErrFull = errors.New("the database is full")
 
 // Engine is an ordered map from bytes to bytes with transactions.
 type Engine interface {
-	// Traits are those of a store over it, and always the same.
+	// Traits returns the traits of a store over this engine, always the same.
 	Traits() rows.Traits
 
 	Begin(ctx context.Context) (Txn, error)
 
-	// Joined returns the transaction of the caller's own that ctx carries, nil if it carries none.
-	// Commit of it does nothing; after Rollback it can only be rolled back.
+	// Joined returns the caller's own transaction that ctx carries, nil if it carries none. Its
+	// Commit is a no-op. After its Rollback the caller can only roll back too.
 	Joined(ctx context.Context) (Txn, error)
 
-	// Changed tells whether others may have committed something since the last call. It is cheap.
+	// Changed reports whether others may have committed a change since the last call. It is cheap.
 	Changed(ctx context.Context) (bool, error)
 }
 
-// Watcher is an Engine that tells what others write.
+// Watcher is an Engine that reports what others write.
 type Watcher interface {
 	Engine
 
-	// Watch calls f with each entry of a span that is written, and without one if some may have
-	// been missed, until ctx is done.
+	// Watch calls f with each entry that is written in a span, until ctx is done. It calls f with
+	// nil if it may have missed some.
 	Watch(ctx context.Context, from, to []byte, f func(*Entry))
 }
 
-// Txn is a transaction. It reads what was committed when it began, and what it has written. It is
-// used by one goroutine, and after an error it can only be rolled back.
+// Txn is a transaction. It reads the state that was committed when it began, with its own writes.
+// One goroutine uses it. After an error it can only be rolled back.
 //
-// What it returns is valid until it ends, and is not changed. A key that is given to it may be
-// changed later, a value not.
+// Returned keys and values are valid until the transaction ends; the caller must not change them.
+// The caller may change a key after it has passed it, but not a value.
 type Txn interface {
 	// Get returns the value of a key, nil if there is none.
 	Get(key []byte) ([]byte, error)
 
-	// Fetch says which keys will be read next, and which spans will be scanned. Where each read is
-	// an exchange with a server, all are read in one.
+	// Fetch announces the keys that Get will read, and the spans that Scan will read. If each read
+	// is an exchange with a server, Fetch reads all of them in one exchange.
 	Fetch(keys [][]byte, spans ...Span) error
 
-	// Scan yields what is in a span, or an error at last. Nothing is written meanwhile.
+	// Scan yields the entries of a span, or an error at the end. The caller writes nothing until
+	// the scan is over.
 	Scan(s Span) iter.Seq2[Entry, error]
 
-	// Guard has Commit return ErrConflict if others have committed, since the transaction began,
-	// something that writes the keys from one on and before another, or if to is nil the key from.
-	// What the transaction itself has written before may be left out, as by FoundationDB.
+	// Guard makes Commit return ErrConflict if another transaction has committed a write to a key
+	// from <= key < to since this one began. If to is nil, it guards the key from. It may leave out
+	// keys that this transaction has written before, as FoundationDB does.
 	Guard(from, to []byte)
 
 	Put(key, value []byte) error
 
-	// Delete deletes a key, if it is there, and Clear all those from one on and before another.
+	// Delete deletes a key if it exists, and Clear all keys from <= key < to.
 	Delete(key []byte) error
 	Clear(from, to []byte) error
 
-	// Commit returns when what was written is durable.
+	// Commit returns when the writes are durable.
 	Commit() error
 
-	// Rollback undoes what was written, unless the transaction is over.
+	// Rollback undoes the writes, unless the transaction is over.
 	Rollback()
 }
 
-// Span is the keys from one on and before another, the first or the last Limit of them. A Limit
-// of 0 means all, and does not mean that all will be read.
+// Span is the keys From <= key < To, or the first Limit of them; with Desc, the last Limit. A
+// Limit of 0 means all keys, though a scan may stop early.
 type Span struct {
 	From, To []byte
-	Desc     bool // the last comes first
+	Desc     bool // the last key comes first
 	Limit    int
 }
 

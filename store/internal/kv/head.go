@@ -11,99 +11,103 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// head is what is known of a queue: what is kept with it, and what all tallies come to. was is what
-// they came to when they were read. By how much head has changed since is what this transaction
-// counts, and flush adds just that to the own tally. Who is alone in the queue also adds the old
-// tallies to its own, and deletes them; otherwise nobody writes those of others.
+// head is the row of a queue and the sum of its tallies. base is that sum as it was read. flush
+// adds to the own tally only the difference between head and base, which this transaction has
+// counted. An exclusive transaction also adds the stale tallies to its own, and deletes them. No
+// other transaction writes tallies of others.
 type head struct {
 	rows.Head
 	name        string
-	lockedBy    uint64 // the process that has locked the queue, see tx.await
+	lockedBy    uint64 // the process that has locked the queue; see tx.awaitLock
 	lockedUntil int64
 	tasks       [driver.Held + 1]int
-	number      uint64 // the greatest of all tallies
+	number      uint64 // the greatest number in a tally
 	mark        mark
-	gone        uint64 // how many entries of ready tasks were deleted
+	deleted     uint64 // the number of deleted entries in TaskReady
 
-	lanes lanes
-	own   tally
-	old   [][]byte // the keys of tallies that are old, and
-	folds tally    // what they come to, which is to be added to the own one
-	saved []byte   // the row as it is in the database, and what the tallies came to
-	was   tally
+	lanes     lanes
+	own       tally
+	base      tally
+	staleKeys [][]byte // the keys of the stale tallies
+	stale     tally    // their sum
+	savedRow  []byte   // the row as the database has it
 }
 
-// tally is what the transactions of one process have counted.
+// tally has the counters of transactions of one process. No two transactions that run at the same
+// time write the same tally.
 type tally struct {
-	number uint64 // the last one that was given, which tells one commit from another
-	at     int64  // when it was written
-	took   int64  // when tasks were taken last
-	gone   uint64
-	tasks  [driver.Held + 1]int
-	rounds map[int]uint64
+	number  uint64 // the newest number of its transactions; each commit has another
+	at      int64  // when the tally was written
+	took    int64  // when its transactions took tasks last
+	deleted uint64
+	tasks   [driver.Held + 1]int
+	rounds  map[int]uint64
 }
 
-// mark is an entry in TaskReady, without what all begin with, before which there is no other one.
+// mark is a position in TaskReady that no entry precedes. Reads of ready tasks begin there.
 type mark struct {
-	entry []byte
-	gone  uint64 // head.gone when it was moved on
-	moved bool   // since it was read
+	entry   []byte // the fields and the ID of an entry, without the prefix of the index
+	deleted uint64 // head.deleted at the last move
+	moved   bool   // this transaction has moved it, and not written it yet
 
 	guarded bool
 }
 
 func (m *mark) code(c *coder) {
 	text(c, &m.entry)
-	number(c, &m.gone)
+	number(c, &m.deleted)
 }
 
-func (v *view) markKey() []byte { return appendInt(v.about(aboutLock), 0) }
+func (v *view) markKey() []byte { return appendInt(v.section(sectionLock), 0) }
 
-// moveMark moves the mark on to the entry that comes first, if that is worth it. Of processes that
-// take at the same time the first one does so, and the others if it does not.
+// moveMark moves the mark forward to the first entry, once enough entries were deleted since the
+// last move. If several processes take tasks, the process of the first lane moves it; the others
+// wait for twice as many deletions, in case that process has stopped.
 //
-// A task before the mark is never found, so nobody may put one there unnoticed. Who moves the mark
-// on guards all that it passes over, and who puts a task guards the mark: of two that do so at the
-// same time one fails.
+// No transaction finds a task before the mark, so no task may be put there unnoticed. Moving the
+// mark guards the skipped keys, and putting a task guards the mark. If both happen at once, one of
+// the two transactions fails.
 func (v *view) moveMark(first []byte) {
 	step := cmp.Or(v.db.options.MarkStep, 4000)
 	if v.head.lanes.own > 0 {
 		step *= 2
 	}
-	if gone := v.head.gone; gone-v.head.mark.gone >= step {
+	if deleted := v.head.deleted; deleted-v.head.mark.deleted >= step {
 		v.guardMark()
 		m, at := &v.head.mark, v.index(rows.TaskReady)
 		v.Guard(append(bytes.Clone(at), m.entry...), append(at, first...))
-		m.entry, m.gone, m.moved = bytes.Clone(first), gone, true
+		m.entry, m.deleted, m.moved = bytes.Clone(first), deleted, true
 	}
 }
 
-// keepMark keeps the mark right where an entry, which may be nil, is put in the place of another one.
-func (v *view) keepMark(was, is []byte) {
-	if was != nil {
-		v.head.gone++
+// adjustMark counts the deleted key of a TaskReady entry, and moves the mark back if the added key
+// comes before it. Either key may be nil.
+func (v *view) adjustMark(deleted, added []byte) {
+	if deleted != nil {
+		v.head.deleted++
 	}
-	if is == nil {
+	if added == nil {
 		return
 	}
 	v.guardMark()
-	if is = is[len(v.index(rows.TaskReady)):]; bytes.Compare(is, v.head.mark.entry) < 0 {
-		v.head.mark.entry, v.head.mark.moved = bytes.Clone(is), true
+	entry := added[len(v.index(rows.TaskReady)):]
+	if bytes.Compare(entry, v.head.mark.entry) < 0 {
+		v.head.mark.entry, v.head.mark.moved = bytes.Clone(entry), true
 	}
 }
 
 func (v *view) guardMark() {
-	if !v.alone && !v.head.mark.guarded {
+	if !v.exclusive && !v.head.mark.guarded {
 		v.head.mark.guarded = true
 		v.Guard(v.markKey(), nil)
 	}
 }
 
-// keepTally is how long at least a tally is kept that is not written any more. By then the process
-// knows whether its last commit was done.
-const keepTally = time.Minute
+// staleAfter is the time after which a tally that nobody writes is stale. Until then the process
+// may need it to find out whether its last commit happened.
+const staleAfter = time.Minute
 
-// code codes what rarely changes.
+// code codes the row of the queue, which rarely changes.
 func (h *head) code(c *coder) {
 	text(c, &h.name)
 	text(c, &h.Settings)
@@ -111,7 +115,7 @@ func (h *head) code(c *coder) {
 	number(c, &h.PausedKeys)
 }
 
-func (h *head) lock(c *coder) {
+func (h *head) codeLock(c *coder) {
 	number(c, &h.lockedBy)
 	number(c, &h.lockedUntil)
 }
@@ -120,7 +124,7 @@ func (t *tally) code(c *coder) {
 	number(c, &t.number)
 	number(c, &t.at)
 	number(c, &t.took)
-	number(c, &t.gone)
+	number(c, &t.deleted)
 	c.counts(&t.tasks)
 	n := len(t.rounds)
 	if number(c, &n); c.decoding {
@@ -147,10 +151,10 @@ func (v *view) saveMark() error {
 	return v.put(v.markKey(), encode(v.head.mark.code))
 }
 
-// add adds what another process has counted.
+// add adds the counters of another tally, and keeps the greater number and rounds.
 func (t *tally) add(other *tally) {
 	t.number = max(t.number, other.number)
-	t.gone += other.gone
+	t.deleted += other.deleted
 	for state := range t.tasks {
 		t.tasks[state] += other.tasks[state]
 	}
@@ -159,16 +163,16 @@ func (t *tally) add(other *tally) {
 	}
 }
 
-// headSpan returns where all is that is in a head.
+// headSpan returns the span of all keys of a head.
 func (v *view) headSpan() Span {
-	return Span{From: v.about(aboutQueue), To: behind(v.about(aboutLock))}
+	return Span{From: v.section(sectionQueue), To: prefixEnd(v.section(sectionLock))}
 }
 
-// readHead returns nil if there is no such queue.
+// readHead reads a head, nil if the queue does not exist.
 func (x *tx) readHead(v *view) (*head, error) {
-	h := &head{own: tally{rounds: map[int]uint64{}}, folds: tally{rounds: map[int]uint64{}}}
+	h := &head{own: tally{rounds: map[int]uint64{}}, stale: tally{rounds: map[int]uint64{}}}
 	sum := tally{rounds: map[int]uint64{}}
-	row, lock, mark, own := v.about(aboutQueue), v.about(aboutLock), v.markKey(), v.tally()
+	row, lock, mark, own := v.section(sectionQueue), v.section(sectionLock), v.markKey(), v.tallyKey()
 	h.lanes.own = -1
 	for e, err := range x.scan(v.headSpan()) {
 		if err != nil {
@@ -176,10 +180,10 @@ func (x *tx) readHead(v *view) (*head, error) {
 		}
 		switch {
 		case bytes.Equal(e.Key, row):
-			h.saved = bytes.Clone(e.Value)
+			h.savedRow = bytes.Clone(e.Value)
 			err = decode(e.Value, h.code)
 		case bytes.Equal(e.Key, lock):
-			err = decode(e.Value, h.lock)
+			err = decode(e.Value, h.codeLock)
 		case bytes.Equal(e.Key, mark):
 			err = decode(e.Value, h.mark.code)
 		default:
@@ -189,109 +193,110 @@ func (x *tx) readHead(v *view) (*head, error) {
 			}
 			takes := t.took > v.now-int64(lately)
 			if takes {
-				h.lanes.all++
+				h.lanes.count++
 			}
 			switch {
 			case bytes.Equal(e.Key, own):
 				if h.own = t; takes {
-					h.lanes.own = h.lanes.all - 1
+					h.lanes.own = h.lanes.count - 1
 				}
-			case t.at < v.now-int64(keepTally):
-				h.old = append(h.old, e.Key)
-				h.folds.add(&t)
+			case t.at < v.now-int64(staleAfter):
+				h.staleKeys = append(h.staleKeys, e.Key)
+				h.stale.add(&t)
 			}
 		}
 		if err != nil {
 			return nil, x.fail("read", e.Key, err)
 		}
 	}
-	if h.saved == nil {
-		return nil, nil //nolint:nilnil // that is how to say none
+	if h.savedRow == nil {
+		return nil, nil //nolint:nilnil // there is none
 	}
 	if h.lanes.own < 0 {
-		h.lanes.all++
+		h.lanes.count++
 	}
-	h.tasks, h.Rounds, h.number, h.gone = sum.tasks, sum.rounds, sum.number, sum.gone
-	h.remember()
+	h.tasks, h.Rounds, h.number, h.deleted = sum.tasks, sum.rounds, sum.number, sum.deleted
+	h.setBase()
 	return h, nil
 }
 
-// remember remembers what the tallies came to.
-func (h *head) remember() {
-	h.was = tally{gone: h.gone, tasks: h.tasks, rounds: maps.Clone(h.Rounds)}
+// setBase makes the current counters the base.
+func (h *head) setBase() {
+	h.base = tally{deleted: h.deleted, tasks: h.tasks, rounds: maps.Clone(h.Rounds)}
 }
 
-// flush writes what has changed in the head, and guards what of it others must not write.
+// flush writes the changes of the head, and guards its keys that others must not write.
 func (v *view) flush() error {
-	h, row := v.head, v.about(aboutQueue)
+	h, row := v.head, v.section(sectionQueue)
 	if v.dropped {
 		return nil
 	}
 	if h.lockedBy == v.db.process {
-		if err := v.remove(v.about(aboutLock)); err != nil {
+		if err := v.remove(v.section(sectionLock)); err != nil {
 			return err
 		}
 		h.lockedBy = 0
 	}
 	v.Guard(row, nil)
-	if v.alone {
-		first := v.about(aboutTally)
-		v.Guard(first, behind(first))
-		h.own.add(&h.folds)
-		for _, key := range h.old {
+	if v.exclusive {
+		first := v.section(sectionTally)
+		v.Guard(first, prefixEnd(first))
+		h.own.add(&h.stale)
+		for _, key := range h.staleKeys {
 			if err := v.remove(key); err != nil {
 				return err
 			}
 		}
 	}
-	if is := encode(h.code); !bytes.Equal(is, h.saved) || v.alone {
-		if err := v.put(row, is); err != nil {
+	if b := encode(h.code); !bytes.Equal(b, h.savedRow) || v.exclusive {
+		if err := v.put(row, b); err != nil {
 			return err
 		}
-		h.saved = is
+		h.savedRow = b
 	}
 	own := &h.own
 	for state := range own.tasks {
-		own.tasks[state] += h.tasks[state] - h.was.tasks[state]
+		own.tasks[state] += h.tasks[state] - h.base.tasks[state]
 	}
-	own.gone += h.gone - h.was.gone
+	own.deleted += h.deleted - h.base.deleted
 	for priority, round := range h.Rounds {
-		if round > h.was.rounds[priority] {
+		if round > h.base.rounds[priority] {
 			own.rounds[priority] = round
 		}
 	}
-	h.remember()
+	h.setBase()
 	if err := v.saveMark(); err != nil {
 		return err
 	}
 	if err := v.saveTally(); err != nil || !v.notifies {
 		return err
 	}
-	return v.put(v.about(lastNotifier), encode(func(c *coder) { // never the same value again
+	return v.put(v.section(sectionNotifier), encode(func(c *coder) { // each value is a new one
 		number(c, &v.db.process)
 		number(c, &v.head.own.number)
 	}))
 }
 
-// saveTally writes the own tally. Who does that guards the row of the queue, which conflicts with
-// nobody but who is alone in the queue.
+// saveTally writes the own tally. Its caller guards the row of the queue, which only exclusive
+// transactions conflict with.
 func (v *view) saveTally() error {
 	own := &v.head.own
 	if own.at = v.now; v.took {
 		own.took = v.now
 	}
-	v.Guard(v.tally(), nil)
+	v.Guard(v.tallyKey(), nil)
 	if _, err := v.Number(); err != nil {
 		return err
 	}
 	own.number = max(own.number, v.number)
-	return v.put(v.tally(), encode(own.code))
+	return v.put(v.tallyKey(), encode(own.code))
 }
 
-// changed tells whether something is to be written.
+// changed reports whether flush has something to write.
 func (v *view) changed() bool {
 	h := v.head
 	locked := h.lockedBy == v.db.process
-	return !v.dropped && (locked || v.number > h.own.number ||
-		h.tasks != h.was.tasks || !maps.Equal(h.Rounds, h.was.rounds) || !bytes.Equal(encode(h.code), h.saved))
+	counted := h.tasks != h.base.tasks || !maps.Equal(h.Rounds, h.base.rounds)
+	return !v.dropped && (locked || v.number > h.own.number || counted ||
+		!bytes.Equal(encode(h.code), h.savedRow))
 }

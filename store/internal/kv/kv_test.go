@@ -21,7 +21,7 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// TestTuple compares tuples with their bytes, and finds elements again.
+// TestTuple compares the order of tuples with the order of their encodings, and decodes elements.
 func TestTuple(t *testing.T) {
 	var all []rows.Tuple
 	for range 3000 {
@@ -33,7 +33,7 @@ func TestTuple(t *testing.T) {
 			require.Equal(t, appendTuple([]byte{}, tuple[len(tuple)-n:]), last(b, n))
 		}
 		require.Equal(t, len(b), sizeOf(b, 9))
-		require.LessOrEqual(t, sizeOf(b[rand.IntN(len(b)):], 3), len(b)) // also of what is damaged
+		require.LessOrEqual(t, sizeOf(b[rand.IntN(len(b)):], 3), len(b)) // even of damaged bytes
 		if n := tuple[0].(int64); n >= 0 {
 			require.EqualValues(t, n, uintAt(b))
 		}
@@ -48,7 +48,7 @@ func TestTuple(t *testing.T) {
 		require.Equal(t, compare(a, b), bytes.Compare(x, y), "%q %q", a, b)
 		in := compare(append(slices.Clone(b[:2]), a[2:]...), a) == 0
 		begin := appendTuple(nil, b[:2])
-		require.Equal(t, in, bytes.Compare(x, begin) >= 0 && bytes.Compare(x, behind(begin)) < 0)
+		require.Equal(t, in, bytes.Compare(x, begin) >= 0 && bytes.Compare(x, prefixEnd(begin)) < 0)
 	}
 }
 
@@ -69,7 +69,7 @@ func randomString() string {
 	return string(b)
 }
 
-// set gives each field of a row a value of its own, so that none is forgotten.
+// set gives each field of a row another value, so that the test notices a forgotten field.
 func set[R any](row *R, n int) *R {
 	var fill func(v reflect.Value)
 	fill = func(v reflect.Value) {
@@ -115,14 +115,16 @@ func fill(t *testing.T, m *memory) {
 	require.NoError(t, err)
 	for state := driver.Ready; state <= driver.Held; state++ {
 		r := set(new(rows.Row), 100*int(state))
-		r.Was, r.State, r.Takeable, r.Hidden, r.Front = 0, state, state == driver.Ready, false, rows.AtFront
+		r.Was, r.State, r.Takeable = 0, state, state == driver.Ready
+		r.Hidden, r.Front = false, rows.AtFront
 		put(t, v.Tasks(), rows.TaskID, r)
 	}
 	parked := set(new(rows.Row), 600)
-	parked.Was, parked.State, parked.Round, parked.Takeable, parked.Front = 0, driver.Ready, 0, false, rows.Parked
+	parked.Was, parked.State, parked.Round = 0, driver.Ready, 0
+	parked.Takeable, parked.Front = false, rows.Parked
 	put(t, v.Tasks(), rows.TaskID, parked)
 	k := set(new(rows.Key), 0)
-	k.Oldest = 0 // it is not in the table
+	k.Oldest = 0 // the table does not store it
 	put(t, v.Keys(), rows.KeyName, k)
 	put(t, v.Served(), rows.ServedLine, set(new(rows.Served), 0))
 	put(t, v.Consumers(), rows.ConsumerNumber, set(new(rows.Consumer), 0))
@@ -137,7 +139,7 @@ func fill(t *testing.T, m *memory) {
 	require.NoError(t, tx.Commit())
 }
 
-// put puts a row, and looks whether it is there just so.
+// put puts a row, and checks that a scan returns the same row.
 func put[R any](t *testing.T, table rows.Table[R], primary rows.Index, r *R) {
 	require.NoError(t, table.Put(r))
 	all, err := table.Scan(rows.Range{Index: primary, Desc: true, Payload: true})
@@ -145,11 +147,11 @@ func put[R any](t *testing.T, table rows.Table[R], primary rows.Index, r *R) {
 	require.Contains(t, all, r)
 }
 
-// TestLayout shows when keys or values are others than those in the files that there are. Then the
-// layout needs another version.
+// TestLayout fails if keys or values differ from those of existing databases. If they must, the
+// layout needs a new version.
 func TestLayout(t *testing.T) {
 	m := newMemory()
-	synctest.Test(t, func(t *testing.T) { fill(t, m) }) // always at the same time
+	synctest.Test(t, func(t *testing.T) { fill(t, m) }) // with the same times in each run
 	var b strings.Builder
 	for _, e := range m.entries {
 		fmt.Fprintf(&b, "%x %x\n", e.Key, e.Value)
@@ -175,7 +177,7 @@ func TestKeepSchema(t *testing.T) {
 	}
 }
 
-// TestDamaged changes one value after the other.
+// TestDamaged changes one value after the other: reads return errors, and do not panic.
 func TestDamaged(t *testing.T) {
 	m := newMemory()
 	fill(t, m)
@@ -185,7 +187,10 @@ func TestDamaged(t *testing.T) {
 			continue
 		}
 		values := [][]byte{
-			nil, {}, e.Value[:len(e.Value)-1], append(bytes.Clone(e.Value), 0), bytes.Repeat([]byte{0xff}, 20),
+			nil,
+			{},
+			e.Value[:len(e.Value)-1], append(bytes.Clone(e.Value), 0),
+			bytes.Repeat([]byte{0xff}, 20),
 		}
 		for j, b := range e.Value {
 			for _, other := range []byte{0, b ^ byte(1+rand.IntN(255))} {
@@ -204,7 +209,7 @@ func TestDamaged(t *testing.T) {
 	m.entries = slices.DeleteFunc(slices.Clone(whole), func(e Entry) bool {
 		return bytes.HasPrefix(e.Key, appendTuple(nil, rows.Tuple{int64(1), int64(rows.TaskID)}))
 	})
-	require.ErrorIs(t, readAll(t, m), errDamaged) // there are indexes of what is not there
+	require.ErrorIs(t, readAll(t, m), errDamaged) // index entries lead to deleted rows
 }
 
 func readAll(t *testing.T, m *memory) error {
@@ -233,7 +238,8 @@ func readAll(t *testing.T, m *memory) error {
 	return errors.Join(e1, e2, e4, e5, e6, e7, e8)
 }
 
-// TestErrors lets one call of the engine after the other fail: nothing of the transaction is there.
+// TestErrors makes one call of the engine after the other fail. A failed transaction writes
+// nothing.
 func TestErrors(t *testing.T) {
 	m := newMemory()
 	fill(t, m)
@@ -296,31 +302,31 @@ func cancelled(t *testing.T) context.Context {
 	return ctx
 }
 
-// What is passed over is counted for as long as that goes on, and then forgotten.
-func TestPassed(t *testing.T) {
-	var p passed
-	for i := range uint64(5 * maxPassed) {
+// TestSkips counts the skips of a task that is skipped again and again, and forgets other tasks.
+func TestSkips(t *testing.T) {
+	var p skips
+	for i := range uint64(5 * maxSkipped) {
 		p.add(i + 9)
-		if i%1000 == 0 && i < 3*maxPassed {
+		if i%1000 == 0 && i < 3*maxSkipped {
 			p.add(1)
 		}
 	}
-	require.Zero(t, p.times(9))
-	require.Zero(t, p.times(1))
-	require.Equal(t, 1, p.times(5*maxPassed+8))
+	require.Zero(t, p.count(9))
+	require.Zero(t, p.count(1))
+	require.Equal(t, 1, p.count(5*maxSkipped+8))
 	for range 7 {
 		p.add(1)
 	}
-	for i := range uint64(maxPassed - 1) {
+	for i := range uint64(maxSkipped - 1) {
 		p.add(i + 9)
 	}
-	require.Equal(t, 7, p.times(1))
+	require.Equal(t, 7, p.count(1))
 	p.add(1)
-	require.Equal(t, 8, p.times(1))
-	require.LessOrEqual(t, len(p.now)+len(p.before), 2*maxPassed)
+	require.Equal(t, 8, p.count(1))
+	require.LessOrEqual(t, len(p.now)+len(p.before), 2*maxSkipped)
 }
 
-// TestTaken takes a task by a copy of its row that is older than what is stored.
+// TestTaken takes a task by a copy of its row that is older than the stored row.
 func TestTaken(t *testing.T) {
 	m := newMemory()
 	fill(t, m)

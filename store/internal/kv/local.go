@@ -9,96 +9,100 @@ import (
 	"github.com/fairq/fairq/store/internal/rows"
 )
 
-// local is what a process knows of a queue beyond what is in the database.
+// local is the state of a process for a queue, beside the database. Its predictions may be wrong:
+// they only decide what a transaction reads ahead.
 type local struct {
-	mu        sync.Mutex // protects all
-	number    uint64     // the last one that was given, whatever became of the transaction
-	using     []bool     // tallies, by those who run now
-	contended time.Time  // until then, who wants to be alone locks the queue at once
-	failures  int        // conflicts since a transaction was committed
-	passed    passed
-	coming    [][]byte // the keys of tasks that are probably taken next
-	mark      []byte   // as it was in the last head, with the lanes
-	lanes     lanes
-	rounds    map[rows.Line]uint64 // the last ones that were found, or put; see view.LastRound
-	stop      func()               // ends what watches, nil if nothing does; not protected
+	mu             sync.Mutex // protects all other fields but stop
+	number         uint64     // the last number given out, whether it was committed or not
+	inUse          []bool     // by tally: a transaction uses it
+	contendedUntil time.Time  // until then an exclusive transaction locks the queue before it begins
+	failures       int        // conflicts since the last commit
+	skips          skips
+	likelyNext     [][]byte             // keys of tasks that are probably taken next
+	mark           []byte               // of the last head
+	lanes          lanes                // of the last head
+	rounds         map[rows.Line]uint64 // the last rounds that were found or put; see view.LastRound
+	stop           func()               // ends the watch, nil without one
 
-	// What was committed longer ago than marksLag has a lower number than the older one.
+	// Two numbers of heads, and when they were read. The older one was read at least endedLag ago.
+	// So a transaction that commits from now on has a greater number, unless it takes longer.
 	older, newer struct {
 		at     time.Time
 		number uint64
 	}
 }
 
-// marksLag is how long a transaction may take for View.Ended not to miss what it writes.
-const marksLag = 15 * time.Second
+// endedLag is the longest time that a transaction may take. View.Ended may miss the outcomes of a
+// slower one.
+const endedLag = 15 * time.Second
 
-// A number is, from its high bits on: one more than the greatest that was committed when the
-// transaction began; by which process, of up to 1<<processBits with different ones; and a count.
-// So numbers are in the order of transactions that do not run at the same time, nothing is
-// written to get one, and no two processes have the same. (Of more processes than that two could
-// have. If these then put tasks with the same ID, they conflict.)
+// A number has three parts, from its high bits on: a clock, which is one more than the greatest
+// committed clock when the transaction began; the process, modulo 1<<processBits; and a count. So
+// a transaction that begins after another one has ended gets greater numbers, no process writes to
+// get a number, and no two processes get the same. (Of more than 1<<processBits processes two
+// could get the same. If they put tasks with the same ID, their transactions conflict.)
 const (
 	countBits   = 10
 	processBits = 10
 	clockBits   = countBits + processBits
 )
 
-// next returns a number that is greater than one that was seen.
-func (l *local) next(db *DB, seen uint64) uint64 {
+// nextNumber returns a number greater than seen, and than all numbers before it.
+func (l *local) nextNumber(db *DB, seen uint64) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := l.number + 1
-	if n%(1<<countBits) == 0 { // all of these were given: the next are those of a later time
+	if n%(1<<countBits) == 0 { // no count is left: go on with the next clock
 		n += 1<<clockBits - 1<<countBits
 	}
 	l.number = max(n, (seen>>clockBits+1)<<clockBits|db.process%(1<<processBits)<<countBits)
 	return l.number
 }
 
-// use returns which tally a transaction uses, one that no other one of this process uses now.
-func (l *local) use() (n int) {
+// acquireTally returns a tally that no other transaction of this process uses.
+func (l *local) acquireTally() (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for n = range l.using {
-		if !l.using[n] {
-			l.using[n] = true
+	for n = range l.inUse {
+		if !l.inUse[n] {
+			l.inUse[n] = true
 			return n
 		}
 	}
-	l.using = append(l.using, true)
-	return len(l.using) - 1
+	l.inUse = append(l.inUse, true)
+	return len(l.inUse) - 1
 }
 
-// free lets others use the tally.
-func (v *view) free() {
+// releaseTally lets other transactions use the tally.
+func (v *view) releaseTally() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.using[v.n] = false
+	v.inUse[v.tallyIndex] = false
 }
 
-// guess returns what a head will probably be, as far as that decides what is read with it.
-func (l *local) guess() *head {
+// predictHead predicts the head, so that the first read can include the tasks that will probably
+// be taken.
+func (l *local) predictHead() *head {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return &head{mark: mark{entry: l.mark}, lanes: lanes{max(1, l.lanes.all), l.lanes.own}}
+	return &head{mark: mark{entry: l.mark}, lanes: lanes{max(1, l.lanes.count), l.lanes.own}}
 }
 
-// saw notes what the head is.
-func (l *local) saw(h *head) {
+// noteHead notes a head for the next prediction.
+func (l *local) noteHead(h *head) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mark, l.lanes = h.mark.entry, h.lanes
 }
 
-// likely returns the keys of up to n tasks that will probably be taken.
-func (l *local) likely(n int) [][]byte {
+// likelyTasks returns the keys of up to n tasks that will probably be taken next.
+func (l *local) likelyTasks(n int) [][]byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.coming[:min(n, len(l.coming))]
+	return l.likelyNext[:min(n, len(l.likelyNext))]
 }
 
-// maxRounds is of how many lines the last round is known at most.
+// maxRounds limits the number of lines in local.rounds.
 const maxRounds = 1 << 16
 
 func (l *local) knownRound(of rows.Line) uint64 {
@@ -107,8 +111,8 @@ func (l *local) knownRound(of rows.Line) uint64 {
 	return l.rounds[of]
 }
 
-// knowRound notes the last round of a line. 0 means that none is known.
-func (l *local) knowRound(of rows.Line, round uint64) {
+// noteRound notes the last round of a line. A round of 0 makes it unknown.
+func (l *local) noteRound(of rows.Line, round uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -121,25 +125,26 @@ func (l *local) knowRound(of rows.Line, round uint64) {
 	l.rounds[of] = round
 }
 
-// seen returns from which number on View.Ended must look, after number was seen.
-func (l *local) seen(number uint64) uint64 {
+// noteNumber notes the number of a head. It returns the number after which View.Ended must look
+// the next time.
+func (l *local) noteNumber(number uint64) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if time.Since(l.newer.at) >= marksLag {
+	if time.Since(l.newer.at) >= endedLag {
 		l.older = l.newer
 		l.newer.at, l.newer.number = time.Now(), number
 	}
 	return l.older.number
 }
 
-// ended notes how a transaction has ended.
-func (l *local) ended(alone, conflict bool) {
+// noteEnd notes how a transaction has ended.
+func (l *local) noteEnd(exclusive, conflict bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.failures++; !conflict {
 		l.failures = 0
-	} else if alone {
-		l.contended = time.Now().Add(time.Second)
+	} else if exclusive {
+		l.contendedUntil = time.Now().Add(time.Second)
 	}
 }
 
@@ -149,62 +154,65 @@ func (l *local) hasFailed() bool {
 	return l.failures > 0
 }
 
-// maxFailures is how many conflicts in a row have a process lock the queue.
+// maxFailures is the number of conflicts in a row after which a process locks the queue.
 const maxFailures = 5
 
-func (l *local) isContended(alone bool) bool {
+// shouldLock reports whether a transaction should lock the queue before it begins.
+func (l *local) shouldLock(exclusive bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.failures >= maxFailures || alone && time.Now().Before(l.contended)
+	return l.failures >= maxFailures || exclusive && time.Now().Before(l.contendedUntil)
 }
 
-// lanes keep processes that take at the same time from taking the same tasks. Each task that can be
-// taken is in one of them, by its ID, and each process that has taken something lately has one, of
-// which it takes the first tasks. Whoever has none yet takes any of the first ones.
+// lanes keep processes that take tasks at the same time from taking the same ones. Each task that
+// can be taken is in one lane, by its ID, or by its key if the queue counts by key. Each process
+// that has taken tasks lately has a lane, and takes the first tasks of it. A process without a
+// lane takes any of the first tasks.
 //
-// How far that is from the order: a process looks at the first tasks only, window for each that it
-// wants and each lane. If too few of them are in its lane, it takes any others. What it has passed
-// over maxTimesPassed times it takes, whoever's it is. So n processes that take k tasks at a time
-// pass a task over by n*k*maxTimesPassed others at most, also if some of them stop. A process that
-// takes alone takes in order.
+// The distance from the fair order is bounded. A process looks only at the first tasks: for each
+// task that it wants, at window tasks for each lane. If too few of these are in its lane, it takes
+// any others. A task that it has skipped maxSkips times it takes from any lane. So n processes
+// that take k tasks at a time take at most n*k*maxSkips others before a task, even if some of them
+// stop. A process that takes alone takes in order.
 type lanes struct {
-	all, own int // own is -1 if it has none
+	count, own int // own is -1 for a process without a lane
 }
 
 const (
-	lately         = 3 * time.Second
-	window         = 4
-	maxTimesPassed = 3 * window
+	lately   = 3 * time.Second
+	window   = 4
+	maxSkips = 3 * window
 )
 
-// window returns how many tasks a process looks at for each that it wants.
-func (l lanes) window() int { return window * l.all }
+// window returns the number of tasks that a process looks at for each task that it wants.
+func (l lanes) window() int { return window * l.count }
 
-// laneOf returns the value of the entry of a task that can be taken where lanes are of keys.
+// laneOf returns the value of the index entries of a task in a queue that counts by key: the lane
+// of its key.
 func laneOf(key string) []byte {
 	return binary.BigEndian.AppendUint32(nil, crc32.ChecksumIEEE([]byte(key)))
 }
 
-// has tells whether a task is in the lane of the process.
+// has reports whether a task is in the lane of the process.
 func (l lanes) has(h hit[rows.Row]) bool {
 	n := id(h) * 0x9e3779b97f4a7c15 >> 40
 	if len(h.value) == 4 {
 		n = uint64(binary.BigEndian.Uint32(h.value))
 	}
-	return int(n%uint64(l.all)) == l.own
+	return int(n%uint64(l.count)) == l.own
 }
 
-// passed counts how often a process has passed over tasks that it could have taken. Those that it
-// has not for as long as it took to pass over maxPassed others are forgotten: somebody has taken them.
-type passed struct{ now, before map[uint64]int }
+// skips counts how often a process has skipped tasks that it could have taken. It forgets a task
+// that was not skipped while maxSkipped others were: another process has taken it.
+type skips struct{ now, before map[uint64]int }
 
-const maxPassed = 10_000
+const maxSkipped = 10_000
 
-func (p *passed) times(id uint64) int { return max(p.now[id], p.before[id]) }
+func (p *skips) count(id uint64) int { return max(p.now[id], p.before[id]) }
 
-func (p *passed) add(id uint64) {
-	if len(p.now) >= maxPassed || p.now == nil {
+func (p *skips) add(id uint64) {
+	if len(p.now) >= maxSkipped || p.now == nil {
 		p.now, p.before = map[uint64]int{}, p.now
 	}
-	p.now[id] = p.times(id) + 1
+	p.now[id] = p.count(id) + 1
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/fairq/fairq/store/internal/rows"
 )
 
-// memory is an Engine as simple as it can be: a sorted slice, and one transaction at a time.
+// memory is the simplest Engine: a sorted slice, with one transaction at a time.
 type memory struct {
-	turn    chan struct{} // has room for who has a transaction
+	turn    chan struct{} // full while a transaction runs
 	entries []Entry
-	fail    func(op string) error // if not nil, calls fail with what it returns
+	fail    func(op string) error // if not nil, calls return its error
 }
 
 func newMemory() *memory { return &memory{turn: make(chan struct{}, 1)} }
@@ -45,13 +45,13 @@ func (m *memory) Begin(ctx context.Context) (Txn, error) {
 }
 
 func (m *memory) Joined(context.Context) (Txn, error) {
-	return nil, nil //nolint:nilnil // that is the interface's way to say none
+	return nil, nil //nolint:nilnil // the interface's way to say none
 }
 
 type memTxn struct {
 	m       *memory
 	entries []Entry
-	own     bool // entries are a copy
+	own     bool // entries is a copy
 	over    bool
 }
 
@@ -65,7 +65,7 @@ func (t *memTxn) failure(op string) error {
 	return nil
 }
 
-// find returns where a key is, or would be.
+// find returns the index of a key, or the index at which it would be inserted.
 func (t *memTxn) find(key []byte) (int, bool) {
 	return slices.BinarySearchFunc(t.entries, key, func(e Entry, key []byte) int {
 		return bytes.Compare(e.Key, key)
@@ -105,8 +105,8 @@ func (t *memTxn) Scan(s Span) iter.Seq2[Entry, error] {
 	}
 }
 
-// change has all that is written from now on written to a copy.
-func (t *memTxn) change() {
+// copyOnce makes the transaction write to a copy of the entries.
+func (t *memTxn) copyOnce() {
 	if !t.own {
 		t.entries, t.own = slices.Clone(t.entries), true
 	}
@@ -116,7 +116,7 @@ func (t *memTxn) Put(key, value []byte) error {
 	if err := t.failure("Put"); err != nil {
 		return err
 	}
-	t.change()
+	t.copyOnce()
 	e := Entry{bytes.Clone(key), value}
 	if i, ok := t.find(key); ok {
 		t.entries[i] = e
@@ -132,7 +132,7 @@ func (t *memTxn) Clear(from, to []byte) error {
 	if err := t.failure("Delete"); err != nil {
 		return err
 	}
-	t.change()
+	t.copyOnce()
 	i, _ := t.find(from)
 	j, _ := t.find(to)
 	t.entries = slices.Delete(t.entries, i, max(i, j))

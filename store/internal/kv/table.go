@@ -8,23 +8,25 @@ import (
 	"github.com/fairq/fairq/store/internal/rows"
 )
 
-// relation is what the rows of a table are: in which indexes, and how they are encoded.
+// relation describes the rows of a table: their indexes and their encoding.
 type relation[R any] struct {
 	schema rows.Schema[R]
 	code   func(c *coder, r *R)
 }
 
 var (
-	tasks     = relation[rows.Row]{rows.Tasks, (*coder).task}
-	keys      = relation[rows.Key]{rows.Keys, (*coder).key}
-	served    = relation[rows.Served]{rows.ServedLines, (*coder).served}
-	consumers = relation[rows.Consumer]{rows.Consumers, (*coder).consumer}
-	groups    = relation[rows.Group]{rows.Groups, (*coder).group}
-	outcomes  = relation[rows.Outcome]{rows.Outcomes, (*coder).outcome}
-	history   = relation[rows.Ended]{rows.History, (*coder).done}
+	tasks     = relation[rows.Row]{rows.Tasks, (*coder).codeTask}
+	keys      = relation[rows.Key]{rows.Keys, (*coder).codeKey}
+	served    = relation[rows.Served]{rows.ServedLines, (*coder).codeServed}
+	consumers = relation[rows.Consumer]{rows.Consumers, (*coder).codeConsumer}
+	groups    = relation[rows.Group]{rows.Groups, (*coder).codeGroup}
+	outcomes  = relation[rows.Outcome]{rows.Outcomes, (*coder).codeOutcome}
+	history   = relation[rows.Ended]{rows.History, (*coder).codeEnded}
 )
 
-func (v *view) Tasks() rows.Table[rows.Row]          { return taskTable{table[rows.Row]{v, &tasks}} }
+func (v *view) Tasks() rows.Table[rows.Row] {
+	return taskTable{table[rows.Row]{v, &tasks}}
+}
 func (v *view) Keys() rows.Table[rows.Key]           { return table[rows.Key]{v, &keys} }
 func (v *view) Served() rows.Table[rows.Served]      { return table[rows.Served]{v, &served} }
 func (v *view) Consumers() rows.Table[rows.Consumer] { return table[rows.Consumer]{v, &consumers} }
@@ -34,16 +36,16 @@ func (v *view) Outcomes() rows.Table[rows.Outcome] {
 }
 func (v *view) History() rows.Table[rows.Ended] { return table[rows.Ended]{v, &history} }
 
-// table implements rows.Table. Invariant: a row is in the indexes just as its schema says of the
-// row as it is stored. So only replace writes, and the old row is always the one read from the
-// engine: the caller's copy may be older.
+// table implements rows.Table. Invariant: the schema gives for each stored row just its index
+// entries. So only replace writes, and it gets the old row from the engine: the caller's copy may
+// be older, and have other entries.
 type table[R any] struct {
 	*view
 	*relation[R]
 }
 
-// entry returns the key by which a row is in the index that is the i-th of the schema, nil if it
-// is not in it, or there is no row.
+// entry returns the key of a row in the i-th index of the schema, nil if the row is nil or not in
+// that index.
 func (t table[R]) entry(i int, r *R) []byte {
 	if r == nil {
 		return nil
@@ -59,24 +61,24 @@ func (t table[R]) entry(i int, r *R) []byte {
 	return key
 }
 
-// get returns the row of a key, nil if there is none.
+// get reads the row of a key, nil if there is none.
 func (t table[R]) get(key []byte) (*R, error) {
 	value, err := t.tx.get(key)
 	if value == nil || err != nil {
 		return nil, err
 	}
-	return t.row(key, value)
+	return t.decodeRow(key, value)
 }
 
-// primary returns the key of the row to which an entry leads.
-func (t table[R]) primary(entry []byte) []byte {
+// rowKey returns the key of the row to which an index entry leads.
+func (t table[R]) rowKey(entry []byte) []byte {
 	primary := t.schema[0]
 	return append(t.index(primary.Index), last(entry, len(primary.Place(new(R))))...)
 }
 
-// follow returns the row to which an entry of an index leads.
+// follow reads the row to which an index entry leads.
 func (t table[R]) follow(index rows.Index, entry []byte) (*R, error) {
-	key := t.primary(entry)
+	key := t.rowKey(entry)
 	r, err := t.get(key)
 	if err != nil {
 		return nil, err
@@ -89,48 +91,48 @@ func (t table[R]) follow(index rows.Index, entry []byte) (*R, error) {
 	return nil, t.fail("read", key, errDamaged)
 }
 
-func (t table[R]) row(key, value []byte) (*R, error) {
+func (t table[R]) decodeRow(key, value []byte) (*R, error) {
 	r := new(R)
 	err := decode(value, func(c *coder) { t.code(c, r) })
 	return r, t.fail("read", key, err)
 }
 
-// guard has the transaction conflict with all who write a row that there is or is not.
+// guard makes the transaction conflict with all others that write a row, whether it exists or not.
 func (t table[R]) guard(r *R) {
-	if !t.alone {
+	if !t.exclusive {
 		t.Guard(t.entry(0, r), nil)
 	}
 }
 
-// replace puts a row in the place of another one, in all indexes. Either may be nil. An entry that
-// stays the same is not written again.
+// replace replaces a row by another one in all indexes. Either may be nil. It does not write
+// entries that stay the same.
 func (t table[R]) replace(old, row *R) error {
 	t.guard(cmp.Or(old, row))
 	for i, s := range t.schema {
-		was, is := t.entry(i, old), t.entry(i, row)
-		if s.Unique && old == nil && is != nil && !t.alone {
+		before, after := t.entry(i, old), t.entry(i, row)
+		if s.Unique && old == nil && after != nil && !t.exclusive {
 			all := appendTuple(t.index(s.Index), s.Place(row))
-			t.Guard(all, behind(all))
+			t.Guard(all, prefixEnd(all))
 		}
-		same := bytes.Equal(was, is)
+		same := bytes.Equal(before, after)
 		if s.Index == rows.TaskReady && !same {
-			t.keepMark(was, is)
+			t.adjustMark(before, after)
 		}
-		if was != nil && !same {
-			if err := t.tx.remove(was); err != nil {
+		if before != nil && !same {
+			if err := t.tx.remove(before); err != nil {
 				return err
 			}
 		}
 		var value []byte
 		switch task, isTask := any(row).(*rows.Row); {
-		case is == nil:
+		case after == nil:
 		case i == 0:
 			value = encode(func(c *coder) { t.code(c, row) })
 		case isTask && t.byKey && (s.Index == rows.TaskReady || s.Index == rows.TaskKind):
 			value = laneOf(task.Key)
 		}
-		if is != nil && (!same || i == 0) {
-			if err := t.tx.put(is, value); err != nil {
+		if after != nil && (!same || i == 0) {
+			if err := t.tx.put(after, value); err != nil {
 				return err
 			}
 		}
@@ -169,17 +171,17 @@ func (t table[R]) Sweep(r rows.Range) error {
 
 // hit is an index entry in a range.
 type hit[R any] struct {
-	key, rest []byte // the rest is what follows the prefix
+	key, rest []byte // rest is the key without the prefix of the range
 	value     []byte
-	row       *R // nil if it was not read yet
+	row       *R // nil until it is read
 }
 
 // Scan implements rows.Table.
 func (t table[R]) Scan(r rows.Range) ([]*R, error) {
 	if r.Lock == rows.NoMore {
-		for _, at := range t.beginnings(&r) {
-			if !t.alone {
-				t.Guard(at, behind(at))
+		for _, at := range t.prefixes(&r) {
+			if !t.exclusive {
+				t.Guard(at, prefixEnd(at))
 			}
 		}
 		return nil, nil
@@ -191,8 +193,8 @@ func (t table[R]) Scan(r rows.Range) ([]*R, error) {
 	return t.load(hits, &r)
 }
 
-// beginnings returns how the entries of a range begin, one for each of its prefixes.
-func (v *view) beginnings(r *rows.Range) (all [][]byte) {
+// prefixes returns the prefixes of the keys in a range, one for each of r.Prefixes.
+func (v *view) prefixes(r *rows.Range) (all [][]byte) {
 	if r.Prefixes == nil {
 		return [][]byte{v.index(r.Index)}
 	}
@@ -202,13 +204,13 @@ func (v *view) beginnings(r *rows.Range) (all [][]byte) {
 	return all
 }
 
-// find returns the entries of a range.
+// find finds the index entries of a range.
 func (t table[R]) find(r *rows.Range) ([]hit[R], error) {
-	if keys := t.points(r); keys != nil {
-		return t.findPoints(keys, r)
+	if keys := t.primaryKeys(r); keys != nil {
+		return t.findByKey(keys, r)
 	}
 	var hits []hit[R]
-	all := t.beginnings(r)
+	all := t.prefixes(r)
 	for _, at := range all {
 		var err error
 		if hits, err = t.scan(hits, r, at); err != nil {
@@ -229,9 +231,9 @@ func (t table[R]) find(r *rows.Range) ([]hit[R], error) {
 	return hits, nil
 }
 
-// findPoints returns those of some keys that there are.
-func (t table[R]) findPoints(keys [][]byte, r *rows.Range) (hits []hit[R], err error) {
-	if err := t.fail("read", nil, t.tx.Fetch(t.withPayloads(keys, r))); err != nil {
+// findByKey reads the rows with these keys that exist.
+func (t table[R]) findByKey(keys [][]byte, r *rows.Range) (hits []hit[R], err error) {
+	if err := t.fail("read", nil, t.tx.Fetch(t.addPayloadKeys(keys, r))); err != nil {
 		return nil, err
 	}
 	for _, key := range keys {
@@ -246,15 +248,15 @@ func (t table[R]) findPoints(keys [][]byte, r *rows.Range) (hits []hit[R], err e
 	return hits, nil
 }
 
-// load returns the rows to which entries lead.
+// load reads the rows to which index entries lead.
 func (t table[R]) load(hits []hit[R], r *rows.Range) ([]*R, error) {
 	var ahead [][]byte
 	for _, h := range hits {
 		if h.row == nil {
-			ahead = append(ahead, t.primary(h.key))
+			ahead = append(ahead, t.rowKey(h.key))
 		}
 		if r.Payload {
-			ahead = append(ahead, t.payload(uintAt(last(h.key, 1))))
+			ahead = append(ahead, t.payloadKey(uintAt(last(h.key, 1))))
 		}
 	}
 	if err := t.fail("read", nil, t.tx.Fetch(ahead)); err != nil {
@@ -275,9 +277,10 @@ func (t table[R]) load(hits []hit[R], r *rows.Range) ([]*R, error) {
 	return found, nil
 }
 
-// span returns what of a range begins with some prefix.
+// span returns the part of a range with one prefix.
 func (v *view) span(r *rows.Range, at []byte) Span {
-	s := Span{From: appendTuple(bytes.Clone(at), r.From), To: behind(at), Desc: r.Desc, Limit: r.Limit}
+	s := Span{To: prefixEnd(at), Desc: r.Desc, Limit: r.Limit}
+	s.From = appendTuple(bytes.Clone(at), r.From)
 	if r.To != nil {
 		s.To = appendTuple(bytes.Clone(at), r.To)
 	}
@@ -290,8 +293,8 @@ func (v *view) span(r *rows.Range, at []byte) Span {
 	return s
 }
 
-// scan adds what of a range begins with some prefix. Rows are read now if that decides which are
-// in it, or costs nothing.
+// scan appends the index entries of a range with one prefix. It reads a row already if r.Only
+// needs its fields, or if the entry is the row.
 func (t table[R]) scan(hits []hit[R], r *rows.Range, at []byte) ([]hit[R], error) {
 	chosen := r.Only != rows.Only{}
 	n := len(hits)
@@ -300,7 +303,7 @@ func (t table[R]) scan(hits []hit[R], r *rows.Range, at []byte) ([]hit[R], error
 		switch {
 		case err != nil:
 		case r.Index == t.schema[0].Index:
-			h.row, err = t.row(e.Key, e.Value)
+			h.row, err = t.decodeRow(e.Key, e.Value)
 		case chosen:
 			h.row, err = t.follow(r.Index, e.Key)
 		}
@@ -317,8 +320,8 @@ func (t table[R]) scan(hits []hit[R], r *rows.Range, at []byte) ([]hit[R], error
 	return hits, nil
 }
 
-// outcomeTable is the table of outcomes. Each gets a number when it is written, so that View.Ended
-// finds what was written since.
+// outcomeTable is the table of outcomes. Each outcome gets a number when it is written, so that
+// View.Ended finds the newer ones.
 type outcomeTable struct{ table[rows.Outcome] }
 
 // Put implements rows.Table.

@@ -9,18 +9,20 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// taskTable is the table of tasks. They are counted by state, and payloads have keys of their own.
+// taskTable is the table of tasks. It counts them by state, and stores payloads by keys of their
+// own.
 type taskTable struct{ table[rows.Row] }
 
-// takes tells whether a range is tasks that are to be taken, while others may take some.
+// takes reports whether a range has tasks that the transaction will take while others take tasks.
 func (v *view) takes(r *rows.Range) bool {
-	return !v.alone && v.db.options.Taking != Strict && r.Lock == rows.SkipLocked && r.Limit > 0 &&
+	return !v.exclusive && v.db.options.Taking != Strict &&
+		r.Lock == rows.SkipLocked && r.Limit > 0 &&
 		(r.Index == rows.TaskReady || r.Index == rows.TaskKind)
 }
 
 func (v *view) takesApart(r *rows.Range) bool { return v.db.options.Taking == Apart && v.takes(r) }
 
-// Scan implements rows.Table. Those who take at the same time are to choose different tasks.
+// Scan implements rows.Table. Transactions that take tasks at the same time choose different ones.
 func (t taskTable) Scan(r rows.Range) ([]*rows.Row, error) {
 	takes := t.takes(&r)
 	t.took = t.took || takes
@@ -31,8 +33,8 @@ func (t taskTable) Scan(r rows.Range) ([]*rows.Row, error) {
 		hits, err = t.findApart(r)
 	case r.Lock == rows.NoMore:
 		return t.table.Scan(r)
-	case takes && t.given != nil && r.To[0] == t.given.before:
-		hits, err = t.handed(&r)
+	case takes && t.handOut != nil && r.To[0] == t.handOut.before:
+		hits, err = t.findHandedOut(&r)
 	default:
 		hits, err = t.find(&r)
 	}
@@ -43,14 +45,14 @@ func (t taskTable) Scan(r rows.Range) ([]*rows.Row, error) {
 	for _, row := range found {
 		if r.Payload && err == nil {
 			var payload []byte
-			payload, err = t.tx.get(t.payload(row.ID))
+			payload, err = t.tx.get(t.payloadKey(row.ID))
 			row.Payload = bytes.Clone(payload)
 		}
 	}
 	return found, err
 }
 
-// find is that of the table, and moves the mark on for who takes.
+// find is find of the table, but moves the mark forward if the transaction takes tasks.
 func (t taskTable) find(r *rows.Range) ([]hit[rows.Row], error) {
 	hits, err := t.table.find(r)
 	if r.Index == rows.TaskReady && r.Lock == rows.SkipLocked && len(hits) > 0 {
@@ -59,9 +61,9 @@ func (t taskTable) find(r *rows.Range) ([]hit[rows.Row], error) {
 	return hits, err
 }
 
-// findApart returns those entries of a range that this process is to take: what it has passed over
-// too often, the first ones of its lane, and if these are not enough any others. Those that come
-// next in its lane it will probably take next.
+// findApart chooses the entries of a range that this process takes: tasks that it has skipped too
+// often, then the first tasks of its lane, then any others. It predicts that the process takes the
+// next tasks of its lane in its next transaction.
 func (t taskTable) findApart(r rows.Range) ([]hit[rows.Row], error) {
 	wanted := r.Limit
 	r.Limit *= t.head.lanes.window()
@@ -71,7 +73,7 @@ func (t taskTable) findApart(r rows.Range) ([]hit[rows.Row], error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.coming = nil; len(hits) <= wanted && !t.byKey {
+	if t.likelyNext = nil; len(hits) <= wanted && !t.byKey {
 		return hits, nil
 	}
 	var chosen []int
@@ -82,18 +84,21 @@ func (t taskTable) findApart(r rows.Range) ([]hit[rows.Row], error) {
 			chosen = append(chosen, i)
 		}
 	}
-	alone, most := t.head.lanes.all == 1, maxTimesPassed
+	alone, limit := t.head.lanes.count == 1, maxSkips
 	if t.byKey {
-		most /= 2 // others of the key come in the place of one that is taken
+		limit /= 2 // when a task is taken, other tasks of its key take its place
 	}
 	for i, h := range hits {
-		n := t.passed.times(id(h)) // at random, for others have passed it over as often
-		choose(i, !alone && (n >= most || n >= most-2 && rand.IntN(t.head.lanes.all*wanted) == 0))
+		// Other processes have skipped the task as often. If all took it at the limit, all but one
+		// would conflict: so some try earlier, at random.
+		n := t.skips.count(id(h))
+		early := n >= limit-2 && rand.IntN(t.head.lanes.count*wanted) == 0
+		choose(i, !alone && (n >= limit || early))
 	}
 	for i, h := range hits {
 		own := alone || t.head.lanes.has(h)
-		if choose(i, own); own && !chooses[i] && len(t.coming) < wanted {
-			t.coming = append(t.coming, t.primary(h.key))
+		if choose(i, own); own && !chooses[i] && len(t.likelyNext) < wanted {
+			t.likelyNext = append(t.likelyNext, t.rowKey(h.key))
 		}
 	}
 	for i := rand.IntN(max(1, len(hits))); len(chosen) < wanted && !t.byKey; i = (i + 1) % len(hits) {
@@ -108,7 +113,7 @@ func (t taskTable) findApart(r rows.Range) ([]hit[rows.Row], error) {
 		if chooses[i] {
 			found = append(found, h)
 		} else {
-			t.passed.add(id(h))
+			t.skips.add(id(h))
 		}
 	}
 	return found, nil
@@ -120,12 +125,12 @@ func id(h hit[rows.Row]) uint64 { return uintAt(last(h.key, 1)) }
 // Put implements rows.Table.
 func (t taskTable) Put(r *rows.Row) error {
 	if l := (rows.Line{Key: r.Key, Priority: r.Priority}); r.Round > t.knownRound(l) {
-		t.knowRound(l, r.Round)
+		t.noteRound(l, r.Round)
 	}
 	if r.Was == 0 {
 		rows.Count(&t.head.tasks, 0, r.State)
 		if len(r.Payload) > 0 {
-			if err := t.tx.put(t.payload(r.ID), bytes.Clone(r.Payload)); err != nil {
+			if err := t.tx.put(t.payloadKey(r.ID), bytes.Clone(r.Payload)); err != nil {
 				return err
 			}
 		}
@@ -140,7 +145,7 @@ func (t taskTable) Put(r *rows.Row) error {
 		return t.fail("write", key, errDamaged)
 	}
 	rows.Count(&t.head.tasks, old.State, r.State)
-	if old.State == driver.Ready && r.State == driver.Taken { // nothing else of it has changed
+	if old.State == driver.Ready && r.State == driver.Taken { // SetTaken has all changes of r
 		taken := *old
 		taken.SetTaken(r)
 		r = &taken
@@ -155,7 +160,7 @@ func (t taskTable) Delete(r *rows.Row) error {
 		return err
 	}
 	rows.Count(&t.head.tasks, old.State, 0)
-	if err := t.tx.remove(t.payload(r.ID)); err != nil {
+	if err := t.tx.remove(t.payloadKey(r.ID)); err != nil {
 		return err
 	}
 	return t.replace(old, nil)

@@ -9,14 +9,15 @@ import (
 	"github.com/fairq/fairq/store/internal/rows"
 )
 
-// The encoding is that of FoundationDB's tuple layer. Each element begins with its type. A string
-// is its bytes, with each zero byte followed by 0xff, and ends with a zero byte. A number begins
-// with the type of 0, plus the number of its bytes, or minus that if it is negative; the bytes
-// follow, of a negative one those of its ones' complement.
+// The encoding is that of FoundationDB's tuple layer. Each element begins with a type byte. A
+// string follows it with its bytes, each zero byte escaped as 0x00 0xff, and ends with a zero
+// byte. The type of a number is typeZero plus the number of its bytes, or typeZero minus that for
+// a negative number. Its bytes follow, for a negative number those of its ones' complement. So
+// bytes.Compare orders encoded tuples as their values.
 const (
 	typeString = 0x01
 	typeZero   = 0x14
-	behindAll  = 0xff // greater than each type
+	endByte    = 0xff // greater than any type
 )
 
 // appendTuple encodes a tuple.
@@ -54,7 +55,8 @@ func appendString(b []byte, s string) []byte {
 	return append(b, 0)
 }
 
-// sizeOf returns how many bytes the first n elements take; of what is damaged, all.
+// sizeOf returns the number of bytes of the first n elements. If these are damaged, it may return
+// len(b), but never more.
 func sizeOf(b []byte, n int) int {
 	at := 0
 	for ; n > 0 && at < len(b); n-- {
@@ -81,7 +83,7 @@ func stringSize(b []byte) int {
 	}
 }
 
-// uintAt returns the number that is the first element, which is not negative.
+// uintAt decodes the first element as a number, which is not negative.
 func uintAt(b []byte) (n uint64) {
 	for _, c := range b[min(1, len(b)):sizeOf(b, 1)] {
 		n = n<<8 | uint64(c)
@@ -89,12 +91,12 @@ func uintAt(b []byte) (n uint64) {
 	return n
 }
 
-// stringAt returns the string that is the first element.
+// stringAt decodes the first element as a string.
 func stringAt(b []byte) string {
 	return strings.ReplaceAll(string(b[1:max(1, sizeOf(b, 1)-1)]), "\x00\xff", "\x00")
 }
 
-// last returns the last n elements of a key, which has at least that many.
+// last returns the encoding of the last n elements of a key, which has at least n.
 func last(key []byte, n int) []byte {
 	total := 0
 	for at := 0; at < len(key); total++ {
@@ -103,5 +105,5 @@ func last(key []byte, n int) []byte {
 	return key[sizeOf(key, total-n):]
 }
 
-// behind returns the end of the span of all keys that begin so.
-func behind(key []byte) []byte { return append(key[:len(key):len(key)], behindAll) }
+// prefixEnd returns the end of the span of all keys with a prefix.
+func prefixEnd(key []byte) []byte { return append(key[:len(key):len(key)], endByte) }

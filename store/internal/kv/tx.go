@@ -20,17 +20,18 @@ type tx struct {
 	joined bool
 	wrote  bool
 	done   bool
-	failed error // the first one, which all that comes after it returns
+	failed error // the first error, which all later calls return
 }
 
-// fail returns the first error of the transaction, of which this may be the one.
-func (x *tx) fail(what string, key []byte, err error) error {
+// fail records err if it is the first error of the transaction, and returns the first error. It
+// adds to err the name of the database, the operation, and the key unless it is nil.
+func (x *tx) fail(operation string, key []byte, err error) error {
 	switch {
 	case err == nil || x.failed != nil:
 	case key == nil:
-		x.failed = fmt.Errorf("%s: %s: %w", x.db.name, what, err)
+		x.failed = fmt.Errorf("%s: %s: %w", x.db.name, operation, err)
 	default:
-		x.failed = fmt.Errorf("%s: %s: key %.200q: %w", x.db.name, what, key, err)
+		x.failed = fmt.Errorf("%s: %s: key %.200q: %w", x.db.name, operation, key, err)
 	}
 	return x.failed
 }
@@ -60,8 +61,8 @@ func (x *tx) scan(s Span) iter.Seq2[Entry, error] {
 	}
 }
 
-// number returns what is behind a key, 0 if there is nothing.
-func (x *tx) number(key []byte) (n uint64, err error) {
+// getNumber returns the number that a key has as its value, 0 without one.
+func (x *tx) getNumber(key []byte) (n uint64, err error) {
 	value, err := x.get(key)
 	if value != nil && err == nil {
 		err = x.fail("read", key, decode(value, func(c *coder) { number(c, &n) }))
@@ -76,7 +77,7 @@ func (x *tx) putNumber(key []byte, n uint64) error {
 // Queue implements rows.Tx.
 func (x *tx) Queue(name string, settings []byte) (*rows.Queue, error) {
 	x.Guard(nameKey(name), nil)
-	id, err := x.number(nameKey(name))
+	id, err := x.getNumber(nameKey(name))
 	if err != nil || id == 0 && settings == nil {
 		return nil, err
 	}
@@ -90,7 +91,7 @@ func (x *tx) Queue(name string, settings []byte) (*rows.Queue, error) {
 		}
 		return &rows.Queue{ID: id, Settings: h.Settings}, nil
 	}
-	if id, err = x.number(lastIDKey); err != nil {
+	if id, err = x.getNumber(lastIDKey); err != nil {
 		return nil, err
 	}
 	id++
@@ -99,14 +100,14 @@ func (x *tx) Queue(name string, settings []byte) (*rows.Queue, error) {
 	v := view{tx: x, id: id}
 	err = errors.Join(
 		x.putNumber(lastIDKey, id), x.putNumber(nameKey(name), id),
-		x.put(v.about(aboutQueue), encode(h.code)), x.put(v.markKey(), encode(h.mark.code)))
+		x.put(v.section(sectionQueue), encode(h.code)), x.put(v.markKey(), encode(h.mark.code)))
 	return &rows.Queue{ID: id, Settings: settings}, err
 }
 
-// Queues implements rows.Tx. The name is kept with the queue as it is.
+// Queues implements rows.Tx. It reads the name from the head, where it is not encoded.
 func (x *tx) Queues(from string, n int) (names []string, err error) {
 	all := appendTuple(nil, rows.Tuple{int64(0), int64(2)})
-	for e, err := range x.scan(Span{From: nameKey(from), To: behind(all), Limit: n}) {
+	for e, err := range x.scan(Span{From: nameKey(from), To: prefixEnd(all), Limit: n}) {
 		if err != nil {
 			return nil, err
 		}
@@ -126,31 +127,32 @@ func (x *tx) Queues(from string, n int) (names []string, err error) {
 	return names, nil
 }
 
-// Enter implements rows.Tx.
+// Enter implements rows.Tx. The transaction begins again, and reads the head again, after it has
+// waited for the lock of another process, locked the queue, or written something in prepare.
 func (x *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 	l := x.db.local(queue)
-	v := &view{tx: x, id: queue, local: l, byKey: plan.ByKey, alone: plan.Exclusive}
-	v.n = l.use()
+	v := &view{tx: x, id: queue, local: l, byKey: plan.ByKey, exclusive: plan.Exclusive}
+	v.tallyIndex = l.acquireTally()
 	for {
-		v.now, v.head = time.Now().UnixNano(), l.guess()
+		v.now, v.head = time.Now().UnixNano(), l.predictHead()
 		err := v.readAhead(plan)
 		var h *head
 		if err == nil {
 			h, err = x.readHead(v)
 		}
 		if h == nil || err != nil {
-			v.free()
+			v.releaseTally()
 			return nil, err
 		}
 		v.head = h
-		l.saw(h)
+		l.noteHead(h)
 		free := h.lockedBy == x.db.process || h.lockedUntil <= v.now
-		locks := h.lockedBy != x.db.process && l.isContended(v.alone)
+		locks := h.lockedBy != x.db.process && l.shouldLock(v.exclusive)
 		ready := false
 		if free && !locks {
 			ready, err = x.prepare(v, plan)
 		} else {
-			err = x.await(v, h, free)
+			err = x.awaitLock(v, h, free)
 		}
 		if ready {
 			break
@@ -159,44 +161,46 @@ func (x *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 			err = x.restart()
 		}
 		if err != nil {
-			v.free()
+			v.releaseTally()
 			return nil, err
 		}
 	}
-	l.seen(v.head.number)
+	l.noteNumber(v.head.number)
 	x.views = append(x.views, v)
 	return v, nil
 }
 
-// readAhead reads at once the head, and what is planned to be read.
+// readAhead reads the head and the ranges of the plan in one exchange.
 func (v *view) readAhead(plan *rows.Plan) error {
 	spans := []Span{v.headSpan()}
-	if n, _ := wants(plan); n > 0 && v.db.options.Taking == Staged {
-		spans = append(spans, v.requests())
+	if n, _ := wantedTasks(plan); n > 0 && v.db.options.Taking == Staged {
+		spans = append(spans, v.requestSpan())
 	}
 	for _, l := range plan.LastRounds {
-		spans = append(spans, v.rounds(l, v.knownRound(l)))
+		spans = append(spans, v.roundSpan(l, v.knownRound(l)))
 	}
 	return v.fetch(spans, plan.Ranges)
 }
 
-// lockTime is how long a process has a queue locked that does nothing any more.
+// lockTime is the time after which a lock ends by itself, because its process may have died.
 const lockTime = 2 * time.Second
 
-// await waits while another process has locked the queue. If it is free it locks it: who is alone
-// in a queue, or has much to do, would never be committed while others are busy in it, for each of
-// these is faster. A lock keeps nobody from anything but by his own will, so that its time is that
-// of another machine does no harm.
-func (x *tx) await(v *view, h *head, free bool) error {
+// awaitLock locks a queue that is not locked. If it is locked, awaitLock waits some milliseconds;
+// the caller calls it again. Without a lock, an exclusive or a large transaction would never
+// commit while small ones are committed in the queue all the time, each of them faster.
+//
+// Locks are voluntary: guards alone keep transactions from harm. So the clocks of two processes
+// may differ, though each compares the end of a lock with its own.
+func (x *tx) awaitLock(v *view, h *head, free bool) error {
 	if x.joined || x.wrote || len(x.views) > 0 {
 		return x.fail("enter", nil, ErrConflict)
 	}
 	if free {
 		h.lockedBy, h.lockedUntil = x.db.process, v.now+int64(lockTime)
-		lock := v.about(aboutLock)
+		lock := v.section(sectionLock)
 		x.Guard(lock, nil)
-		x.Guard(v.about(aboutQueue), nil)
-		if err := x.put(lock, encode(h.lock)); err != nil {
+		x.Guard(v.section(sectionQueue), nil)
+		if err := x.put(lock, encode(h.codeLock)); err != nil {
 			return err
 		}
 		err := x.Txn.Commit()
@@ -209,7 +213,7 @@ func (x *tx) await(v *view, h *head, free bool) error {
 	return nil
 }
 
-// restart begins the transaction anew.
+// restart begins the transaction again.
 func (x *tx) restart() error {
 	x.Txn.Rollback()
 	t, err := x.db.engine.Begin(x.ctx)
@@ -220,12 +224,13 @@ func (x *tx) restart() error {
 	return nil
 }
 
-// pause waits for some milliseconds.
+// pause waits one to five milliseconds.
 func pause(ctx context.Context) error {
 	return rows.Pause(ctx, time.Millisecond+rand.N(4*time.Millisecond))
 }
 
-// Notify implements rows.Tx. It writes a key that others may watch; or Changed tells.
+// Notify implements rows.Tx. Commit writes a key that others watch if the engine is a Watcher;
+// they ask Changed otherwise.
 func (x *tx) Notify(queue uint64) {
 	for _, v := range x.views {
 		v.notifies = v.notifies || v.id == queue
@@ -249,7 +254,7 @@ func (x *tx) Commit() error {
 	}
 	err := x.Txn.Commit()
 	if errors.Is(err, ErrUnknown) || errors.Is(err, ErrFull) {
-		err = x.settle(err)
+		err = x.resolve(err)
 	}
 	if err := x.fail("commit", nil, err); err != nil {
 		return err
@@ -263,21 +268,21 @@ func (x *tx) Commit() error {
 	return nil
 }
 
-// settle finds out whether a commit was done of which that is not known, and if it was not, sees to
-// it that it never will be, unless it is full and so that is certain.
-func (x *tx) settle(unknown error) error {
+// resolve finds out whether a commit happened that has returned ErrUnknown or ErrFull. If it has
+// not, resolve makes sure that it never will; after ErrFull that is certain anyway.
+func (x *tx) resolve(unknown error) error {
 	full := errors.Is(unknown, ErrFull)
 	switch {
 	case len(x.views) > 0:
 	case full:
 		return unknown
 	default:
-		return ErrConflict // to repeat what is done without a queue does no harm
+		return ErrConflict // a transaction without a queue can be repeated
 	}
 	for {
-		done, err := x.wasDone(x.views[0], full)
+		committed, err := x.fence(x.views[0], full)
 		switch {
-		case err == nil && done:
+		case err == nil && committed:
 			return nil
 		case err == nil && full:
 			return unknown
@@ -292,43 +297,43 @@ func (x *tx) settle(unknown error) error {
 	}
 }
 
-// wasDone tells whether a transaction was committed. If not, and that may still come, it writes what
-// that one guards.
-func (x *tx) wasDone(v *view, full bool) (bool, error) {
+// fence reports whether the transaction was committed. If not, and the commit may still happen, it
+// writes a key that the transaction guards, so that the commit fails.
+func (x *tx) fence(v *view, full bool) (bool, error) {
 	t, err := x.db.engine.Begin(x.ctx)
 	if err != nil {
 		return false, err
 	}
 	defer t.Rollback()
-	row := v.about(aboutQueue)
+	row := v.section(sectionQueue)
 	queue, err := t.Get(row)
 	if err != nil || queue == nil {
-		return v.dropped, err // if it was dropped by others, who tries again finds that out
+		return v.dropped, err // if another transaction dropped it, the next try finds that out
 	}
-	fence, value := row, queue
+	guarded, value := row, queue
 	if !v.dropped {
-		fence = v.tally()
-		if value, err = t.Get(fence); err != nil {
+		guarded = v.tallyKey()
+		if value, err = t.Get(guarded); err != nil {
 			return false, err
 		}
 		var found tally
 		if value != nil {
 			if err := decode(value, found.code); err != nil {
-				return false, fmt.Errorf("key %.200q: %w", fence, err)
+				return false, fmt.Errorf("key %.200q: %w", guarded, err)
 			}
 		}
 		if found.number == v.head.own.number {
 			return true, nil
 		}
-		found.number, found.at = v.local.next(x.db, found.number), time.Now().UnixNano()
+		found.number, found.at = v.local.nextNumber(x.db, found.number), time.Now().UnixNano()
 		value = encode(found.code)
 		t.Guard(row, nil)
 	}
 	if full {
 		return false, nil
 	}
-	t.Guard(fence, nil)
-	if err := t.Put(fence, value); err != nil {
+	t.Guard(guarded, nil)
+	if err := t.Put(guarded, value); err != nil {
 		return false, err
 	}
 	return false, t.Commit()
@@ -346,7 +351,7 @@ func (x *tx) Rollback() {
 	x.Txn.Rollback()
 }
 
-// end is called once.
+// end releases the tallies of the transaction, and notes its end. It is called once.
 func (x *tx) end() {
 	x.done = true
 	conflict := errors.Is(x.failed, ErrConflict)
@@ -354,7 +359,7 @@ func (x *tx) end() {
 		x.db.conflicts.Add(1)
 	}
 	for _, v := range x.views {
-		v.free()
-		v.ended(v.alone, conflict)
+		v.releaseTally()
+		v.noteEnd(v.exclusive, conflict)
 	}
 }

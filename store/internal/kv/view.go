@@ -17,32 +17,34 @@ import (
 type view struct {
 	*tx
 	*local
-	id       uint64
-	head     *head
-	now      int64
-	byKey    bool     // see rows.Plan
-	alone    bool     // no other transaction is in the queue at the same time, so no row need be guarded
-	n        int      // which of the tallies of the process is written
-	number   uint64   // the last one that was given
-	took     bool     // tasks were read to be taken
-	given    *request // what was handed out to be taken, nil if anything may be
-	notifies bool     // see Notify
-	dropped  bool
+	id         uint64
+	head       *head
+	now        int64
+	byKey      bool     // see rows.Plan
+	exclusive  bool     // guards all tallies, so no row need be guarded
+	tallyIndex int      // the tally of the process that this transaction uses
+	number     uint64   // the last number given out
+	took       bool     // it has read tasks to take them
+	handOut    *request // the answer whose tasks it takes, nil if it may take any
+	notifies   bool     // see Notify
+	dropped    bool
 }
 
-// key returns the beginning of all keys of the queue, with room for the rest.
-func (v *view) key() []byte { return appendInt(make([]byte, 0, 64), int64(v.id)) }
+// queuePrefix returns the prefix of all keys of the queue, with capacity for the rest.
+func (v *view) queuePrefix() []byte { return appendInt(make([]byte, 0, 64), int64(v.id)) }
 
-// about returns the key of something, or the beginning of its keys.
-func (v *view) about(what int64) []byte { return appendInt(v.key(), what) }
+// section returns the key of a section, or the prefix of its keys.
+func (v *view) section(number int64) []byte { return appendInt(v.queuePrefix(), number) }
 
-func (v *view) tally() []byte {
-	return appendInt(appendInt(v.about(aboutTally), int64(v.db.process)), int64(v.n))
+func (v *view) tallyKey() []byte {
+	return appendInt(appendInt(v.section(sectionTally), int64(v.db.process)), int64(v.tallyIndex))
 }
 
-func (v *view) index(i rows.Index) []byte { return v.about(int64(i)) }
+func (v *view) index(i rows.Index) []byte { return v.section(int64(i)) }
 
-func (v *view) payload(id uint64) []byte { return appendInt(v.about(payloads), int64(id)) }
+func (v *view) payloadKey(id uint64) []byte {
+	return appendInt(v.section(sectionPayload), int64(id))
+}
 
 func (v *view) Head() *rows.Head { return &v.head.Head }
 
@@ -51,38 +53,38 @@ func (v *view) Now() int64 { return v.now }
 // Counts implements rows.View.
 func (v *view) Counts() ([driver.Held + 1]int, error) { return v.head.tasks, nil }
 
-// Save implements rows.View. Nobody can look before the transaction is committed.
+// Save implements rows.View. Commit writes the head, because nothing reads it before.
 func (v *view) Save() error { return nil }
 
 // Number implements rows.View.
 func (v *view) Number() (uint64, error) {
-	n := v.next(v.db, v.head.number)
+	n := v.nextNumber(v.db, v.head.number)
 	if n > math.MaxInt64 {
-		return 0, v.fail("number", nil, fmt.Errorf("queue %q has used all numbers", v.head.name))
+		return 0, v.fail("number", nil, fmt.Errorf("queue %q has no numbers left", v.head.name))
 	}
 	v.number = n
 	return n, nil
 }
 
-// LastRound implements rows.View. It reads index entries only. Some engines read a whole span to
-// read it backwards, so it begins at the last round that this process knows. If no entry is there
-// any more, the line was made shorter, and has to be read from its end.
+// LastRound implements rows.View. It reads only index entries. Some engines read a whole span to
+// scan it backwards, so LastRound scans forward from the last round that this process knows. If it
+// finds no entry there, the line has become shorter, and LastRound scans back from its end.
 func (v *view) LastRound(l rows.Line, after uint64) (round uint64, n int, err error) {
 	known := v.knownRound(l)
-	for e, err := range v.scan(v.rounds(l, known)) {
+	for e, err := range v.scan(v.roundSpan(l, known)) {
 		if err != nil {
 			return 0, 0, err
 		}
-		is := uintAt(last(e.Key, 4))
-		if is != round {
+		r := uintAt(last(e.Key, 4))
+		if r != round {
 			if n > 0 && known == 0 {
 				break
 			}
-			round, n = is, 0
+			round, n = r, 0
 		}
 		n++
 	}
-	v.knowRound(l, round)
+	v.noteRound(l, round)
 	switch {
 	case n == 0 && known > after+1:
 		return v.LastRound(l, after)
@@ -92,11 +94,12 @@ func (v *view) LastRound(l rows.Line, after uint64) (round uint64, n int, err er
 	return round, n, nil
 }
 
-// rounds returns the tasks of a line from a round on, or if that is 0 all that have a round, those
-// of the last one first.
-func (v *view) rounds(l rows.Line, from uint64) Span {
+// roundSpan returns the span of the tasks of a line from a round on. If from is 0, it returns all
+// tasks that have a round, the last round first.
+func (v *view) roundSpan(l rows.Line, from uint64) Span {
 	at := appendTuple(v.index(rows.TaskLine), rows.Tuple{l.Key, int64(l.Priority)})
-	return Span{From: appendInt(bytes.Clone(at), int64(max(1, from))), To: behind(at), Desc: from == 0}
+	first := appendInt(bytes.Clone(at), int64(max(1, from)))
+	return Span{From: first, To: prefixEnd(at), Desc: from == 0}
 }
 
 // KeyStats implements rows.View. It reads all tasks of the queue.
@@ -138,10 +141,10 @@ func (v *view) KeyStats(n int) ([]rows.Key, error) {
 	return first, err
 }
 
-// visit reads all rows of a table, one after the other, into r.
+// visit reads each row of a table into r, and calls f.
 func visit[R any](t table[R], r *R, f func()) error {
 	at := t.index(t.schema[0].Index)
-	for e, err := range t.tx.scan(Span{From: at, To: behind(at)}) {
+	for e, err := range t.tx.scan(Span{From: at, To: prefixEnd(at)}) {
 		if err == nil {
 			err = t.fail("read", e.Key, decode(e.Value, func(c *coder) { t.code(c, r) }))
 		}
@@ -153,19 +156,20 @@ func visit[R any](t table[R], r *R, f func()) error {
 	return nil
 }
 
-// CountKeys implements rows.View. It reads n tasks, because to seek one key after the other would be
-// an exchange for each, and leaves out what else there is of the last key.
+// CountKeys implements rows.View. It reads n tasks: a seek to each next key would take an exchange
+// per key. next skips the other tasks of the last key.
 func (v *view) CountKeys(from string, n int) (keys int, next string, err error) {
 	at := v.index(rows.TaskLine)
-	s := Span{From: appendTuple(bytes.Clone(at), rows.Tuple{from}), To: behind(at), Limit: n}
+	s := Span{From: appendTuple(bytes.Clone(at), rows.Tuple{from}), To: prefixEnd(at), Limit: n}
 	var key []byte
 	for e, err := range v.scan(s) {
 		if err != nil {
 			return 0, "", err
 		}
 		n--
-		if is := e.Key[len(at):]; !bytes.Equal(key, is[:sizeOf(is, 1)]) {
-			key = is[:sizeOf(is, 1)]
+		rest := e.Key[len(at):]
+		if k := rest[:sizeOf(rest, 1)]; !bytes.Equal(key, k) {
+			key = k
 			keys++
 		}
 	}
@@ -175,9 +179,10 @@ func (v *view) CountKeys(from string, n int) (keys int, next string, err error) 
 	return keys, next, nil
 }
 
-// Ended implements rows.View. A mark is a number: what is committed later has a greater one.
+// Ended implements rows.View. A mark is a number; outcomes that are committed later have greater
+// numbers.
 func (v *view) Ended(mark string) (ended []*rows.Outcome, next string, err error) {
-	next = strconv.FormatUint(v.seen(v.head.number), 10)
+	next = strconv.FormatUint(v.noteNumber(v.head.number), 10)
 	if mark == "" {
 		return nil, next, nil
 	}
@@ -193,9 +198,9 @@ func (v *view) Ended(mark string) (ended []*rows.Outcome, next string, err error
 func (v *view) Drop() (done bool, err error) {
 	v.dropped = true
 	v.wrote = true
-	v.Guard(v.about(aboutQueue), nil)
-	v.Guard(v.about(aboutTally), behind(v.about(aboutTally)))
-	if err := v.fail("drop", nil, v.Clear(v.key(), behind(v.key()))); err != nil {
+	v.Guard(v.section(sectionQueue), nil)
+	v.Guard(v.section(sectionTally), prefixEnd(v.section(sectionTally)))
+	if err := v.fail("drop", nil, v.Clear(v.queuePrefix(), prefixEnd(v.queuePrefix()))); err != nil {
 		return false, err
 	}
 	return true, v.remove(nameKey(v.head.name))
