@@ -9,9 +9,8 @@ import (
 	"time"
 
 	"github.com/fairq/fairq"
-	"github.com/fairq/fairq/admit"
+	"github.com/fairq/fairq/internal/totals"
 	"github.com/fairq/fairq/monitor"
-	"github.com/fairq/fairq/task"
 )
 
 func keyMetrics() []Metric {
@@ -67,19 +66,6 @@ func (e events) plus(d events) events {
 		e[i] += d[i]
 	}
 	return e
-}
-
-// totals returns the counts of a source over all keys.
-func totals(stats any) events {
-	switch s := stats.(type) {
-	case fairq.Stats:
-		return events{s.Popped, s.Refused, s.Evicted, s.CostServed}
-	case task.Stats:
-		return events{s.Takes, s.Refused, s.Evicted}
-	case admit.Stats:
-		return events{s.Admitted, s.Refused}
-	}
-	return events{}
 }
 
 // keyValues has the exported values of a source's keys. The values of keys with labels, of keys
@@ -157,7 +143,7 @@ func (t *keyValues) metrics(ctx context.Context, s *monitor.Source, stats any, n
 	if len(keys) == 0 && len(t.keys) == 0 {
 		return keyMetrics()
 	}
-	t.add(totals(stats), keys, n, time.Now())
+	t.add(eventsOf(totals.Of(stats)), keys, n, time.Now())
 	m := keyMetrics()
 	for i := range m {
 		m[i].Values = map[string]float64{other: float64(t.other[i])}

@@ -1,17 +1,16 @@
 package monitor
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"net/http"
 	"slices"
 	"strconv"
 	"time"
 
+	"github.com/fairq/fairq/internal/each"
 	"github.com/fairq/fairq/task"
 )
 
@@ -217,21 +216,12 @@ func (q *taskQueue[V]) do(ctx context.Context, a Action, last *sample) (n int, m
 }
 
 // each calls do for each task that has failed for the reason, in the order of their ids.
-func (q *taskQueue[V]) each(ctx context.Context, o task.ListOptions, reason string, do func(context.Context, task.ID) error) (n int, more bool, err error) {
-	var failed error
-	_, err = q.walk(ctx, o, math.MaxInt32, func(t *task.Task[V], i *task.Info) bool {
-		if reason != reasonOf(message(i)) {
-			return true
-		}
-		switch err := do(ctx, t.ID); {
-		case err == nil:
-			n++
-		case !errors.Is(err, task.ErrTaken) && !errors.Is(err, task.ErrNotFound): // meanwhile
-			failed = err
-		}
-		return failed == nil
-	})
-	return finished(ctx, n, cmp.Or(failed, err))
+func (q *taskQueue[V]) each(
+	ctx context.Context, o task.ListOptions, reason string, do func(context.Context, task.ID) error,
+) (n int, more bool, err error) {
+	failed := func(t *task.Task[V]) bool { return reason == reasonOf(each.Message(t)) }
+	n, err = each.Do(ctx, q.read(ctx, o), failed, do)
+	return finished(ctx, n, err)
 }
 
 // finished returns what was done, of which more is left if ctx is done.

@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"iter"
 	"net/http"
 	"regexp"
 	"slices"
 	"strconv"
 	"time"
 
+	"github.com/fairq/fairq/internal/each"
 	"github.com/fairq/fairq/internal/printable"
 	"github.com/fairq/fairq/task"
 )
@@ -141,44 +143,28 @@ var digits = regexp.MustCompile(`[0-9]+`)
 // reasonOf returns the reason of a group: what differs in numbers only is the same.
 func reasonOf(text string) string { return shown(digits.ReplaceAllString(text, "#")) }
 
-// message returns the reason for which a task has failed, "" if there is none.
-func message(i *task.Info) string {
-	if i.Err == nil {
-		return ""
+// read yields tasks in the order of their ids.
+func (q *taskQueue[V]) read(ctx context.Context, o task.ListOptions) iter.Seq2[*task.Task[V], error] {
+	if o.Limit = readPage; q.InMemory() {
+		o.Limit = maxRead // each page is O(tasks)
 	}
-	return i.Err.Message
-}
-
-// walk calls f for buried tasks in the order of their ids, until it returns false. It returns how
-// many it has read.
-func (q *taskQueue[V]) walk(ctx context.Context, o task.ListOptions, most int, f func(t *task.Task[V], i *task.Info) bool) (n int, err error) {
-	for n < most {
-		if o.Limit = min(readPage, most-n); q.InMemory() {
-			o.Limit = most // each page would be O(tasks)
-		}
-		tasks, err := q.List(ctx, o)
-		for _, t := range tasks {
-			n++
-			o.After = t.ID
-			if info := t.Info(); !f(t, &info) {
-				return n, nil
-			}
-		}
-		if err != nil || len(tasks) < o.Limit {
-			return n, err
-		}
-	}
-	return n, nil
+	return each.Task(ctx, q.Queue, o)
 }
 
 func (q *taskQueue[V]) failures(ctx context.Context) (*failures, error) {
 	found := &failures{At: time.Now(), all: map[group]int{}}
+	for t, err := range q.read(ctx, task.ListOptions{State: task.Buried}) {
+		if err != nil {
+			return nil, err
+		}
+		found.all[group{Reason: reasonOf(each.Message(t)), Key: keyText(t.Key), Kind: shown(t.Kind)}]++
+		if found.Read++; found.Read == maxRead {
+			break
+		}
+	}
+	found.Count = found.Read
 	var err error
-	found.Read, err = q.walk(ctx, task.ListOptions{State: task.Buried}, maxRead, func(t *task.Task[V], i *task.Info) bool {
-		found.all[group{Reason: reasonOf(message(i)), Key: keyText(t.Key), Kind: shown(t.Kind)}]++
-		return true
-	})
-	if found.Count = found.Read; err == nil && found.Read == maxRead {
+	if found.Read == maxRead {
 		found.Count, err = q.Count(ctx, task.ListOptions{State: task.Buried})
 	}
 	return found, err
@@ -189,19 +175,23 @@ func (q *taskQueue[V]) buried(ctx context.Context, which buriedOnes, last *sampl
 	if err != nil {
 		return nil, err
 	}
-	page := &buriedPage{Buried: []buriedRow{}}
-	_, err = q.walk(ctx, o, maxRead, func(t *task.Task[V], i *task.Info) bool {
-		if which.reason != "" && which.reason != reasonOf(message(i)) {
-			return true
-		}
-		if len(page.Buried) == n {
+	page, read := &buriedPage{Buried: []buriedRow{}}, 0
+	for t, err := range q.read(ctx, o) {
+		switch read++; {
+		case err != nil:
+			return nil, err
+		case read > maxRead:
+			return page, nil
+		case which.reason != "" && which.reason != reasonOf(each.Message(t)):
+		case len(page.Buried) == n:
 			page.After = strconv.FormatUint(page.Buried[n-1].ID, 10)
-			return false
+			return page, nil
+		default:
+			i := t.Info()
+			page.Buried = append(page.Buried, q.row(t, &i, shown))
 		}
-		page.Buried = append(page.Buried, q.row(t, i, shown))
-		return true
-	})
-	return page, err
+	}
+	return page, nil
 }
 
 // row returns what is shown of a task.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/admit"
+	"github.com/fairq/fairq/internal/totals"
 	"github.com/fairq/fairq/pool"
 	"github.com/fairq/fairq/task"
 )
@@ -29,6 +30,10 @@ type counts struct {
 	Failed  uint64 `json:"failed,omitempty"` // tasks buried, attempts that failed for good
 	Lost    uint64 `json:"lost,omitempty"`   // leases
 	Cost    uint64 `json:"cost,omitempty"`   // of what was served
+}
+
+func countsOf(c fairq.Counts) counts {
+	return counts{Served: c.Served, Refused: c.Refused, Evicted: c.Evicted, Cost: c.Cost}
 }
 
 // each returns the fields.
@@ -120,7 +125,7 @@ type past struct {
 
 // add fills in what has happened in the last minute.
 func (p *past) add(l *sample) {
-	now, at := moment{at: l.At}, point{At: l.At, Backlog: l.Backlog}
+	now, at := moment{at: l.At, counts: countsOf(totals.Of(l.Stats))}, point{At: l.At, Backlog: l.Backlog}
 	l.State = isOpen
 	is := func(state string, yes bool) {
 		if yes {
@@ -129,20 +134,18 @@ func (p *past) add(l *sample) {
 	}
 	switch s := l.Stats.(type) {
 	case fairq.Stats:
-		now.counts = counts{Served: s.Popped, Refused: s.Refused, Evicted: s.Evicted, Cost: s.CostServed}
 		now.wait = s.Wait
 		is(isClosed, s.Closed)
 	case task.Stats:
-		now.counts = counts{Served: s.Takes, Refused: s.Refused, Evicted: s.Evicted, Failed: s.Buries, Lost: s.Losses}
+		now.counts.Failed, now.counts.Lost = s.Buries, s.Losses
 		now.wait, at.Busy, at.Buried = l.taken, s.Taken, s.Buried
 		is(isPaused, s.Paused)
 	case pool.Stats:
-		now.counts = counts{Served: s.Started, Refused: s.Refused, Evicted: s.Dropped, Failed: s.Failed, Lost: s.Lost}
+		now.counts.Failed, now.counts.Lost = s.Failed, s.Lost
 		at.Busy = s.Running
 		is(isPaused, s.Paused)
 		is(isClosed, s.Closed)
 	case admit.Stats:
-		now.counts = counts{Served: s.Admitted, Refused: s.Refused}
 		at.Busy = s.Held
 		is(isClosed, s.Closed)
 	}
@@ -164,9 +167,7 @@ func (p *past) add(l *sample) {
 		if m == nil && !p.all.IsZero() { // it had nothing then
 			m = moments{{at: p.all}}
 		}
-		k.Minute = m.add(moment{l.At, counts{
-			Served: k.Total.Served, Refused: k.Total.Refused, Evicted: k.Total.Evicted, Cost: k.Total.Cost,
-		}, k.wait})
+		k.Minute = m.add(moment{l.At, countsOf(k.Total), k.wait})
 		keys[k.Key] = m
 		if k.Minute == nil || l.Minute == nil {
 			continue

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/fairq/fairq/internal/each"
 	"github.com/fairq/fairq/internal/printable"
 	"github.com/fairq/fairq/task"
 )
@@ -101,49 +102,21 @@ func kick(ctx context.Context, c *call) error {
 
 // some calls f for each task that the flags name, unless the task has changed since it was read.
 func (c *call) some(ctx context.Context, q *queue, what string, f func(ctx context.Context, id task.ID) error) error {
-	n := 0
-	for t, err := range c.tasks(ctx, q, 1000) {
-		if err == nil {
-			err = f(ctx, t.ID)
-		}
-		switch {
-		case err == nil:
-			n++
-		case !errors.Is(err, task.ErrTaken) && !errors.Is(err, task.ErrNotFound):
-			return errors.Join(err, c.report(what, n))
-		}
-	}
-	return c.report(what, n)
+	n, err := each.Do(ctx, c.tasks(ctx, q, 1000), c.hasReason, f)
+	return errors.Join(err, c.report(what, n))
 }
 
-// tasks yields the tasks that the flags name, in the order of their ids, and reads n at a time. With
-// -soonest it yields the first n in that order.
+// tasks yields the tasks that the flags name, whatever their reason, in the order of their ids, and
+// reads n at a time. With -soonest it yields the first n in that order.
 func (c *call) tasks(ctx context.Context, q *queue, n int) iter.Seq2[*task.Task[[]byte], error] {
-	return func(yield func(*task.Task[[]byte], error) bool) {
-		o := task.ListOptions{
-			State: c.state, Key: c.key, Kind: c.kind, Group: c.group, After: task.ID(c.after), Limit: n, NextFirst: c.soonest,
-		}
-		for {
-			tasks, err := q.List(ctx, o)
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			for _, t := range tasks {
-				o.After = t.ID
-				reason := t.Info().Err
-				if c.reason != "" && (reason == nil || !strings.Contains(reason.Message, c.reason)) {
-					continue
-				}
-				if !yield(t, nil) {
-					return
-				}
-			}
-			if len(tasks) < n || c.soonest {
-				return
-			}
-		}
-	}
+	return each.Task(ctx, q, task.ListOptions{
+		State: c.state, Key: c.key, Kind: c.kind, Group: c.group, After: task.ID(c.after), Limit: n, NextFirst: c.soonest,
+	})
+}
+
+// hasReason reports whether the error of a task has the text of -reason.
+func (c *call) hasReason(t *task.Task[[]byte]) bool {
+	return c.reason == "" || strings.Contains(each.Message(t), c.reason)
 }
 
 func bury(ctx context.Context, c *call) error {
@@ -176,11 +149,13 @@ func remove(ctx context.Context, c *call) error {
 	}
 	if !c.yes {
 		n := 0
-		for _, err := range c.tasks(ctx, q, 1000) {
+		for t, err := range c.tasks(ctx, q, 1000) {
 			if err != nil {
 				return err
 			}
-			n++
+			if c.hasReason(t) {
+				n++
+			}
 		}
 		return fmt.Errorf("these are %d tasks; -yes deletes them", n)
 	}

@@ -286,6 +286,9 @@ func list(ctx context.Context, c *call) error {
 		if err != nil {
 			return err
 		}
+		if !c.hasReason(t) {
+			continue
+		}
 		info := t.Info()
 		if rows = append(rows, c.row(&info, t.Payload)); len(rows) == c.limit {
 			break

@@ -1,0 +1,62 @@
+// Package each goes through the tasks of a queue, for tools that look at them and help by hand.
+package each
+
+import (
+	"context"
+	"errors"
+	"iter"
+
+	"github.com/fairq/fairq/task"
+)
+
+// Task yields the tasks that the options name. It reads Limit tasks at a time, but with NextFirst
+// only once. After an error it ends.
+func Task[V any](ctx context.Context, q *task.Queue[V], o task.ListOptions) iter.Seq2[*task.Task[V], error] {
+	return func(yield func(*task.Task[V], error) bool) {
+		for {
+			tasks, err := q.List(ctx, o)
+			for _, t := range tasks {
+				if o.After = t.ID; !yield(t, nil) {
+					return
+				}
+			}
+			if err != nil {
+				yield(nil, err)
+			}
+			if err != nil || len(tasks) < o.Limit || o.NextFirst {
+				return
+			}
+		}
+	}
+}
+
+// Message returns the reason for which a task has failed last, "" if there is none.
+func Message[V any](t *task.Task[V]) string {
+	if err := t.Info().Err; err != nil {
+		return err.Message
+	}
+	return ""
+}
+
+// Do calls do for each task that is chosen, and returns how many it has changed. It passes over
+// tasks that were taken or are gone since they were read.
+func Do[V any](
+	ctx context.Context, tasks iter.Seq2[*task.Task[V], error], chosen func(t *task.Task[V]) bool,
+	do func(ctx context.Context, id task.ID) error,
+) (n int, err error) {
+	for t, err := range tasks {
+		if err == nil && !chosen(t) {
+			continue
+		}
+		if err == nil {
+			err = do(ctx, t.ID)
+		}
+		switch {
+		case err == nil:
+			n++
+		case !errors.Is(err, task.ErrTaken) && !errors.Is(err, task.ErrNotFound):
+			return n, err
+		}
+	}
+	return n, nil
+}
