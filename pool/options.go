@@ -236,7 +236,7 @@ func (o *Options[V]) complete() (*workerSettings, error) {
 		switch {
 		case c.Queue != nil:
 		case c.Capacity == 0 && o.WhenFull != Block && o.Queue.KeyCapacity == 0:
-			return nil, invalid("Options.Queue.Capacity is 0; with Options.WhenFull %v it must be set, for a queue without limit is never full", o.WhenFull)
+			return nil, invalid("Options.Queue.Capacity is 0; with Options.WhenFull %v it must be set, because a queue without limit is never full", o.WhenFull)
 		case c.Capacity > 0 && o.Queue.KeyCapacity > c.Capacity:
 			return nil, invalid("Options.Queue.KeyCapacity is %d; the limit is %s, %d", o.Queue.KeyCapacity,
 				capacity, c.Capacity)

@@ -23,14 +23,14 @@ func sinkAll(context.Context, *pool.DeadLetter[int]) error { return nil }
 func TestOptionErrors(t *testing.T) {
 	q := openQueue[int](t, nil)
 	for want, o := range map[string]pool.Options[int]{
-		"Options.Classes[0].Weight is -1; the limits are 0 and 1000":                                                         {Classes: []pool.Class[int]{{Weight: -1}}},
-		"Options.Classes[0].Weight is 1001; the limits are 0 and 1000":                                                       {Classes: []pool.Class[int]{{Weight: fairq.MaxWeight + 1}}},
-		"Options.Classes[1].Capacity is -1; the limits are 0 and 536870912":                                                  {Classes: []pool.Class[int]{{Name: "a"}, {Name: "b", Capacity: -1}}},
-		"Options.Classes[0].Capacity is 5; it must be 0 for a Queue that is there already":                                   {Classes: []pool.Class[int]{{Queue: q, Capacity: 5}}},
-		"Options.Classes[1].Name is empty; it must not be if there are several":                                              {Classes: []pool.Class[int]{{Name: "a"}, {}}},
-		`Options.Classes[2].Name is "a", and so is that of Options.Classes[0]; they must differ`:                             {Classes: []pool.Class[int]{{Name: "a"}, {Name: "b"}, {Name: "a"}}},
-		"Options.Queue.Capacity is 0; with Options.WhenFull DropNew it must be set, for a queue without limit is never full": {WhenFull: pool.DropNew, DeadLetters: sinkAll},
-		"Options.Queue.Capacity is 0; with Options.WhenFull Reject it must be set, for a queue without limit is never full": {
+		"Options.Classes[0].Weight is -1; the limits are 0 and 1000":                                                             {Classes: []pool.Class[int]{{Weight: -1}}},
+		"Options.Classes[0].Weight is 1001; the limits are 0 and 1000":                                                           {Classes: []pool.Class[int]{{Weight: fairq.MaxWeight + 1}}},
+		"Options.Classes[1].Capacity is -1; the limits are 0 and 536870912":                                                      {Classes: []pool.Class[int]{{Name: "a"}, {Name: "b", Capacity: -1}}},
+		"Options.Classes[0].Capacity is 5; it must be 0 for a Queue that is there already":                                       {Classes: []pool.Class[int]{{Queue: q, Capacity: 5}}},
+		"Options.Classes[1].Name is empty; it must not be if there are several":                                                  {Classes: []pool.Class[int]{{Name: "a"}, {}}},
+		`Options.Classes[2].Name is "a", and so is that of Options.Classes[0]; they must differ`:                                 {Classes: []pool.Class[int]{{Name: "a"}, {Name: "b"}, {Name: "a"}}},
+		"Options.Queue.Capacity is 0; with Options.WhenFull DropNew it must be set, because a queue without limit is never full": {WhenFull: pool.DropNew, DeadLetters: sinkAll},
+		"Options.Queue.Capacity is 0; with Options.WhenFull Reject it must be set, because a queue without limit is never full": {
 			WhenFull: pool.Reject, Classes: []pool.Class[int]{{Name: "a", Capacity: 1}, {Name: "b"}},
 		},
 		"Options.Queue.KeyCapacity is 6; the limit is Options.Queue.Capacity, 5": {Queue: task.Options[int]{Capacity: 5, KeyCapacity: 6}},
@@ -50,7 +50,7 @@ func TestOptionErrors(t *testing.T) {
 		"Options.DeadLetters is nil; with Options.Queue.WhenFull EvictOldest it must be set, or tasks would be lost in silence": {
 			Queue: task.Options[int]{Capacity: 1, WhenFull: fairq.EvictOldest},
 		},
-		"Options.Queue: task: Options.Capacity is 0; it must be set unless WhenFull is Reject, for a queue without limit is never full": {
+		"Options.Queue: task: Options.Capacity is 0; it must be set unless WhenFull is Reject, because a queue without limit is never full": {
 			Queue: task.Options[int]{KeyCapacity: 1, WhenFull: fairq.RejectOverShare},
 		},
 		"Options.Queue is set; a queue that is not the pool's own has its task.Options already": {
