@@ -137,6 +137,12 @@ func (t *keyValues) add(total events, stats []fairq.KeyStat[string], n int, now 
 // metrics returns the metrics of the keys of a source.
 func (t *keyValues) metrics(ctx context.Context, s *monitor.Source, stats any, n int) []Metric {
 	keys, _ := s.KeyStats(ctx, math.MaxInt32, fairq.ByServed) // a closed queue has none
+	refused, _ := s.KeyStats(ctx, math.MaxInt32, fairq.ByRefused)
+	for _, k := range refused {
+		if k.Total.Served == 0 { // otherwise it is among the keys served
+			keys = append(keys, k)
+		}
+	}
 	if t.keys == nil {
 		t.keys = map[string]*labelled{}
 	}

@@ -185,6 +185,18 @@ func TestKeys(t *testing.T) {
 	})
 }
 
+// A key that floods has a label even before one of its items is served.
+func TestRefusedKey(t *testing.T) {
+	q := fairq.New(func(key string) string { return key },
+		&fairq.Options[string, string]{Capacity: 20, KeyCapacity: 10, CountKeys: 10})
+	for range 200 {
+		_ = q.Push("mallory")
+	}
+	found := values(t, metrics.New(1, monitor.FairQueue("jobs", q, nil)).Look(t.Context())["jobs"])
+	require.Equal(t, "190", found["fairq.key.refused mallory"])
+	require.Equal(t, "0", found["fairq.key.refused other"])
+}
+
 // sleeper is a pool that does not answer.
 type sleeper struct{}
 
