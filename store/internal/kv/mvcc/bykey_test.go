@@ -21,8 +21,8 @@ import (
 	"github.com/fairq/fairq/task/storetest"
 )
 
-// TestByKey has many processes use tasks of different keys, and of different groups. There must be no
-// conflicts, unless the keys or the groups are the same.
+// TestByKey lets many processes use tasks of different keys, and of different groups. There must
+// be no conflicts, unless the keys or the groups are the same.
 func TestByKey(t *testing.T) {
 	for name, o := range map[string]task.Options[int]{
 		"MaxInFlightPerKey": {MaxInFlightPerKey: 1},
@@ -31,22 +31,23 @@ func TestByKey(t *testing.T) {
 		"groups":            {},
 	} {
 		if testing.Short() && name != "both" && name != "groups" {
-			continue // as does "both"
+			continue // "both" has this limit too
 		}
 		for _, same := range []bool{false, true} {
 			use := useKey
 			if name == "groups" {
 				use = useGroup
 			}
-			met := int64(0)
+			count := int64(0)
 			synctest.Test(t, func(t *testing.T) {
 				db := cluster()
 				all := clientsOf(t, 8, 1, func() kv.Engine { return db.Client() }, kv.Options{}, o)
-				if name != "groups" { // with kinds, what does not count by key conflicts by queue
+				if name != "groups" {
+					// The first kind changes how the queue counts, which conflicts with all calls.
 					_, err := all[0].Put(t.Context(), "key", 0, task.PutOptions{Kind: "the first of any"})
 					require.NoError(t, err)
 				}
-				for _, c := range all { // each is to know by now that there are kinds
+				for _, c := range all { // each process learns that there are kinds
 					_, err := c.Stats(t.Context())
 					require.NoError(t, err)
 				}
@@ -57,20 +58,21 @@ func TestByKey(t *testing.T) {
 					}
 					use(t, c, i)
 				})
-				met = conflicts(all) - before
+				count = conflicts(all) - before
 			})
-			t.Logf("%s, the same one %v: %d conflicts", name, same, met)
-			require.Equal(t, same, met > 0, name)
+			t.Logf("%s, the same one %v: %d conflicts", name, same, count)
+			require.Equal(t, same, count > 0, name)
 		}
 	}
 }
 
-// useKey puts tasks of a key, takes them by their ids, hands them back and acks them. Others may do
-// the same: then the key can be full, or busy.
+// useKey puts tasks of a key, takes them by their ids, hands them back and acks them. If other
+// processes use the same key, it can be full, or at its limit.
 func useKey(t *testing.T, c client, n int) {
 	ctx, consumer := t.Context(), c.NewConsumer(task.Filter{})
 	for i := range 12 {
-		id, err := c.Put(ctx, fmt.Sprint("key ", n), i, task.PutOptions{Kind: fmt.Sprint(i % 2), Priority: i % 3})
+		o := task.PutOptions{Kind: fmt.Sprint(i % 2), Priority: i % 3}
+		id, err := c.Put(ctx, fmt.Sprint("key ", n), i, o)
 		if errors.Is(err, fairq.ErrFull) {
 			continue
 		}
@@ -91,15 +93,16 @@ func useKey(t *testing.T, c client, n int) {
 	}
 }
 
-// useGroup puts tasks into a group, starts it, acks its member, and then the task that is for the end.
-// It cancels every third group. Of a group that all share it only puts tasks.
+// useGroup puts tasks into a group, starts it, acks its member, and then its AtEnd task. It
+// cancels every third group. Into a group that all processes share (n < 0) it only puts tasks.
 func useGroup(t *testing.T, c client, n int) {
 	ctx, consumer := t.Context(), c.NewConsumer(task.Filter{})
 	for i := range 6 {
 		group, ids := fmt.Sprint(n, " ", i), [3]task.ID{}
 		for role := range ids {
 			var err error
-			ids[role], err = c.Put(ctx, fmt.Sprint(rand.Int()), i, task.PutOptions{Group: group, Role: task.Role(role)})
+			o := task.PutOptions{Group: group, Role: task.Role(role)}
+			ids[role], err = c.Put(ctx, fmt.Sprint(rand.Int()), i, o)
 			require.NoError(t, err)
 		}
 		if n < 0 {
@@ -118,8 +121,8 @@ func useGroup(t *testing.T, c client, n int) {
 	}
 }
 
-// A task is handed back while others cancel its group, or the other way round. Either way it goes with
-// its group.
+// TestCancelInterrupted cancels a group while another process hands back its task, and the other
+// way round. Either way the task is deleted with its group.
 func TestCancelInterrupted(t *testing.T) {
 	for _, first := range []string{"release", "cancel"} {
 		ctx, db := t.Context(), new(mvcc.DB)
@@ -148,15 +151,17 @@ func TestCancelInterrupted(t *testing.T) {
 	}
 }
 
-// TestLimitsByKey has many processes do all that can be done to tasks of few keys and groups, while
-// one commit in ten fails, is not known to be done, or is done later. No limit is ever exceeded, and
-// the rows are as they must be.
+// TestLimitsByKey lets many processes use tasks of few keys and groups in all ways, while one
+// commit in ten fails, has an unknown outcome, or happens later. No limit is ever exceeded, and
+// the rows keep their invariants.
 func TestLimitsByKey(t *testing.T) {
 	for _, o := range []task.Options[int]{
-		{MaxInFlightPerKey: 1}, {KeyCapacity: 6}, {MaxInFlightPerKey: 2, KeyCapacity: 8, KeepPlace: true},
+		{MaxInFlightPerKey: 1},
+		{KeyCapacity: 6},
+		{MaxInFlightPerKey: 2, KeyCapacity: 8, KeepPlace: true},
 	} {
 		if testing.Short() && !o.KeepPlace {
-			continue // the last one has both
+			continue // the last options have both limits
 		}
 		synctest.Test(t, func(t *testing.T) {
 			seed := rand.Uint64()
@@ -170,7 +175,7 @@ func TestLimitsByKey(t *testing.T) {
 				l.use(t, c, rand.New(rand.NewPCG(seed, uint64(i))))
 			})
 			fails.Store(false)
-			time.Sleep(time.Second) // until what is late has come
+			time.Sleep(time.Second) // until the late commits have happened
 			require.Empty(t, rowstest.Walk(t, openDB(t, db), "q0"))
 			if testing.Verbose() {
 				stats, err := all[0].Stats(t.Context())
@@ -181,10 +186,10 @@ func TestLimitsByKey(t *testing.T) {
 	}
 }
 
-// limits counts the tasks of each key: no more than there are.
+// limits counts the tasks of each key. At any time its counts are at most those of the queue.
 type limits struct {
 	o            task.Options[int]
-	mu           sync.Mutex // protects what follows
+	mu           sync.Mutex // protects the fields below
 	there, taken map[string]int
 }
 
@@ -193,15 +198,15 @@ func (l *limits) count(t *testing.T, key string, there, taken int) {
 	defer l.mu.Unlock()
 	l.there[key] += there
 	l.taken[key] += taken
-	if most := l.o.KeyCapacity; most > 0 {
-		require.LessOrEqual(t, l.there[key], most)
+	if limit := l.o.KeyCapacity; limit > 0 {
+		require.LessOrEqual(t, l.there[key], limit)
 	}
-	if most := l.o.MaxInFlightPerKey; most > 0 {
-		require.LessOrEqual(t, l.taken[key], most)
+	if limit := l.o.MaxInFlightPerKey; limit > 0 {
+		require.LessOrEqual(t, l.taken[key], limit)
 	}
 }
 
-// use does something to some task, again and again.
+// use makes random calls for random tasks.
 func (l *limits) use(t *testing.T, c client, rnd *rand.Rand) {
 	ctx, consumer := t.Context(), c.NewConsumer(task.Filter{})
 	oneOf := func(names []string) string { return names[rnd.IntN(len(names))] }
@@ -216,7 +221,7 @@ func (l *limits) use(t *testing.T, c client, rnd *rand.Rand) {
 			key := oneOf(storetest.Keys)
 			_, err := c.Put(ctx, key, i, o)
 			switch {
-			case err == nil && o.Group == "": // else it may go with its group
+			case err == nil && o.Group == "": // a task in a group may be deleted with it at any time
 				l.count(t, key, 1, 0)
 			case err != nil && !errors.Is(err, task.ErrGroupCancelled):
 				require.ErrorIs(t, err, fairq.ErrFull)
@@ -242,7 +247,11 @@ func (l *limits) use(t *testing.T, c client, rnd *rand.Rand) {
 			}
 			held = nil
 		case n < 19:
-			err := []func(context.Context, string) error{c.StartGroup, c.CancelGroup}[rnd.IntN(2)](ctx, oneOf(storetest.Groups))
+			begin := c.StartGroup
+			if rnd.IntN(2) == 0 {
+				begin = c.CancelGroup
+			}
+			err := begin(ctx, oneOf(storetest.Groups))
 			if !errors.Is(err, task.ErrNotFound) && !errors.Is(err, task.ErrGroupCancelled) {
 				require.NoError(t, err)
 			}
@@ -258,11 +267,11 @@ func (l *limits) use(t *testing.T, c client, rnd *rand.Rand) {
 
 func (l *limits) settle(t *testing.T, one *task.Task[int], how int) {
 	ctx := t.Context()
-	gone := 0
+	leaves := 0
 	if how > 2 && one.Info().Group == "" {
-		gone = 1
+		leaves = 1
 	}
-	l.count(t, one.Key, -gone, -1)
+	l.count(t, one.Key, -leaves, -1)
 	switch how {
 	case 0:
 		require.NoError(t, one.Release(ctx, 0))
@@ -275,12 +284,13 @@ func (l *limits) settle(t *testing.T, one *task.Task[int], how int) {
 	}
 }
 
-// Many processes put and take tasks of few keys of which little may be in flight. Who takes has keys
-// of his own, and who puts behind a front does not write what others do, so few transactions meet.
+// TestFewKeys lets many processes put and take tasks of few keys with a low MaxInFlightPerKey. Few
+// transactions conflict: each process that takes tasks has a lane, with keys of its own, and a put
+// behind the front of a line writes no row that others write.
 func TestFewKeys(t *testing.T) {
 	const n, puts = 16, 40
 	o := task.Options[int]{MaxInFlightPerKey: 2}
-	for keys, most := range map[int]float64{8: 0.1, 1: 0.2} {
+	for keys, limit := range map[int]float64{8: 0.1, 1: 0.2} {
 		synctest.Test(t, func(t *testing.T) {
 			db := cluster()
 			all := clientsOf(t, 2*n, 1, func() kv.Engine { return db.Client() }, kv.Options{}, o)
@@ -308,22 +318,24 @@ func TestFewKeys(t *testing.T) {
 				}
 			})
 			require.EqualValues(t, n*puts, taken.Load())
-			met := float64(conflicts(all)-before) / (n * puts)
-			t.Logf("%d keys: %.3f conflicts an item, %.0f items/s", keys, met, n*puts/ended.Sub(begun).Seconds())
-			require.Less(t, met, most)
+			count := float64(conflicts(all)-before) / (n * puts)
+			t.Logf("%d keys: %.3f conflicts per task, %.0f tasks/s",
+				keys, count, n*puts/ended.Sub(begun).Seconds())
+			require.Less(t, count, limit)
 			require.Empty(t, rowstest.Walk(t, openDB(t, db), "q0"))
 		})
 	}
 }
 
-// A task is put behind others that are parked while these are taken, or about to be. Either way it
-// comes next.
+// TestPutBehindInterrupted puts a task behind parked ones while another process takes these, and
+// the other way round. Either way the task comes next.
 func TestPutBehindInterrupted(t *testing.T) {
 	for _, first := range []string{"put", "take"} {
 		for weight := 1; weight <= 2; weight++ {
 			ctx, db := t.Context(), new(mvcc.DB)
 			var by atomic.Pointer[func()]
-			all := clientsOf(t, 2, 1, func() kv.Engine { return interrupted{db.Client(), &by} }, kv.Options{}, task.Options[int]{
+			engine := func() kv.Engine { return interrupted{db.Client(), &by} }
+			all := clientsOf(t, 2, 1, engine, kv.Options{}, task.Options[int]{
 				MaxInFlightPerKey: 9, Weight: func(string) int { return weight },
 			})
 			fill(t, all[0], weight+1, func(int) string { return "key" }) // the last one is parked

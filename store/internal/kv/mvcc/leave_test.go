@@ -15,18 +15,21 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// A caller whose context ends while its transaction runs takes nothing from the others in it.
+// TestLeave ends the context of a call while its transaction runs: the other calls in the
+// transaction succeed.
 func TestLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		put := new(atomic.Pointer[func()])
-		engine := counted{Client: new(mvcc.DB).Client(), entries: new(atomic.Int64), slow: time.Second, put: put}
+		engine := counted{
+			Client: new(mvcc.DB).Client(), entries: new(atomic.Int64), slow: time.Second, beforePut: put,
+		}
 		c := clients(t, 1, func() kv.Engine { return engine }, kv.Options{})[0]
 		ctx, cancel := context.WithCancel(t.Context())
 		var errs [3]error
 		var done sync.WaitGroup
 		for i, ctx := range []context.Context{t.Context(), ctx, t.Context()} {
 			done.Go(func() { _, errs[i] = c.Put(ctx, "key", i, task.PutOptions{}) })
-			synctest.Wait() // the first is about to begin alone, the others share the next transaction
+			synctest.Wait() // the first call begins alone, the others share the next transaction
 		}
 		time.Sleep(1500 * time.Millisecond)
 		leave := func() {

@@ -1,10 +1,10 @@
-// Package mvcc is an ordered map in memory with transactions that are told of conflicts when they
-// commit. It is a model of how FoundationDB does that, for tests and simulations.
+// Package mvcc is an ordered map in memory with optimistic transactions, for tests and
+// simulations. It is a model of FoundationDB.
 //
-// A transaction reads what was committed when it began: its read version. It is committed if
-// nobody else has written since what it guards (its read conflict ranges; what is only read is
-// read as with a snapshot read). Writes do not conflict with each other. A commit may return that
-// it is not known whether it was done, and be done later.
+// A transaction reads the state that was committed when it began, its read version. Its commit
+// fails if another transaction has since written a key that it guards. (Guards are FoundationDB's
+// read conflict ranges; all reads are snapshot reads.) Writes do not conflict with each other. A
+// commit may return that its outcome is unknown, and happen later.
 package mvcc
 
 import (
@@ -32,66 +32,66 @@ const (
 
 var errOver = errors.New("the transaction is over")
 
-// DB is a database. It is used through Clients.
+// DB is a database. Processes use it through Clients. The exported fields must be set before that.
 type DB struct {
-	// What an exchange with the database takes: to get the read version, to read, and to commit.
-	// They, and what follows, must be set before the DB is used.
+	// The times of an exchange with the database: to get the read version, to read, to commit.
 	BeginTime, ReadTime, CommitTime time.Duration
 
-	// MaxValue is how many bytes a value has at most, 0 means 100,000, and MaxBytes how many a
-	// transaction writes at most, 0 means ten million.
+	// MaxValue limits the bytes of a value, MaxBytes the bytes that a transaction writes. 0 means
+	// the constant of that name.
 	MaxValue, MaxBytes int
 
-	// Patience is by how much a transaction may take longer than MaxTime: machines are slow.
+	// Patience is added to MaxTime, for tests in real time on slow machines.
 	Patience time.Duration
 
-	// Fault, if not nil, says what happens to the next commit.
+	// Fault, if not nil, returns the fault of the next commit.
 	Fault func() Fault
 
-	mu      sync.Mutex // protects all that follows
+	mu      sync.Mutex // protects the fields below
 	root    *node
 	version uint64
 	commits []commit // of the last MaxTime, in order
 }
 
-// Fault is what can go wrong when a transaction is committed.
+// Fault is a fault of a commit.
 type Fault uint8
 
-// What can go wrong.
+// The faults, with the error that Commit returns. If it is said that the commit happens, it may
+// fail because of a real conflict instead.
 const (
 	None     Fault = iota
-	Conflict       // it is told so, though there is none
-	Unknown        // it is done, or there is a conflict, but not known
-	Lost           // it is not done, nor known
-	Late           // it is done, or there is a conflict, some time after it was said not to be known
-	Full           // it is not done, and told that there is no room
-	FullDone       // it is done, or there is a conflict, and told that there is no room
+	Conflict       // ErrConflict, without a conflict
+	Unknown        // ErrUnknown, and the commit happens
+	Lost           // ErrUnknown, and the commit does not happen
+	Late           // ErrUnknown, and the commit happens later
+	Full           // ErrFull, and the commit does not happen
+	FullDone       // ErrFull, and the commit happens
 )
 
-// commit is what was written.
+// commit has the writes of a committed transaction.
 type commit struct {
 	version uint64
 	at      time.Time
 	writes  []write
 }
 
-// write writes an entry, and deletes all others from one key on and before another.
+// write deletes the keys from <= key < to, and then puts the entry if it is not nil.
 type write struct {
 	from, to []byte
 	entry    *kv.Entry
 }
 
-// Client is a kv.Engine, of which each process has its own.
+// Client is a kv.Engine. Each process has its own.
 type Client struct {
 	*DB
-	own, seen uint64 // commits, of its own and of others
+	own, seen uint64 // the number of its own commits, and of commits of others that Changed has seen
 	dead      bool
 }
 
-// Client returns a new one.
+// Client returns a new client.
 func (db *DB) Client() *Client { return &Client{DB: db} }
 
-// Kill has all transactions of the client fail from now on, as if its process died.
+// Kill makes all transactions of the client fail from now on, as if its process had died.
 func (c *Client) Kill() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -101,9 +101,9 @@ func (c *Client) Kill() {
 // Traits implements kv.Engine.
 func (c *Client) Traits() rows.Traits { return rows.Traits{Linger: c.CommitTime / 100} }
 
-// Joined implements kv.Engine. There are no transactions of callers.
+// Joined implements kv.Engine. No context carries a transaction.
 func (c *Client) Joined(context.Context) (kv.Txn, error) {
-	return nil, nil //nolint:nilnil // that is the interface's way to say none
+	return nil, nil //nolint:nilnil // the interface's way to say none
 }
 
 // Changed implements kv.Engine.
@@ -126,7 +126,8 @@ func (c *Client) Begin(ctx context.Context) (kv.Txn, error) {
 		return nil, errors.New("the process is dead")
 	}
 	return &txn{
-		Client: c, ctx: ctx, root: c.root, version: c.version, began: time.Now(), known: map[string]bool{},
+		Client: c, ctx: ctx, root: c.root, version: c.version, began: time.Now(),
+		known: map[string]bool{},
 	}, nil
 }
 
@@ -134,23 +135,23 @@ func (c *Client) Begin(ctx context.Context) (kv.Txn, error) {
 type txn struct {
 	*Client
 	ctx     context.Context
-	root    *node // with what was written
+	root    *node // with its own writes
 	version uint64
 	began   time.Time
-	known   map[string]bool // keys that were read, and names of spans
+	known   map[string]bool // keys and names of spans that it has read
 	guards  [][2][]byte
 	writes  []write
 	size    int
 	over    bool
 }
 
-// read is called ahead of each exchange.
+// read takes the time of one exchange.
 func (t *txn) read() error {
 	switch {
 	case t.over:
 		return errOver
 	case time.Since(t.began) > MaxTime+t.Patience:
-		return fmt.Errorf("it has taken %v: %w", MaxTime, kv.ErrConflict)
+		return fmt.Errorf("the transaction has taken %v: %w", MaxTime, kv.ErrConflict)
 	}
 	return rows.Pause(t.ctx, t.ReadTime)
 }
@@ -161,7 +162,7 @@ func (t *txn) Get(key []byte) ([]byte, error) {
 	return t.root.get(key), err
 }
 
-// Fetch implements kv.Txn. What was read or written is known.
+// Fetch implements kv.Txn. It takes the time of an exchange unless all keys and spans are known.
 func (t *txn) Fetch(keys [][]byte, spans ...kv.Span) error {
 	n := len(t.known)
 	for _, key := range keys {
@@ -176,7 +177,7 @@ func (t *txn) Fetch(keys [][]byte, spans ...kv.Span) error {
 	return t.read()
 }
 
-// nameOf returns a name for a span, which is no key.
+// nameOf returns a name for a span that differs from all keys.
 func nameOf(s *kv.Span) string { return fmt.Sprintf("%q %q %v %d", s.From, s.To, s.Desc, s.Limit) }
 
 // Scan implements kv.Txn.
@@ -195,7 +196,8 @@ func (t *txn) Scan(s kv.Span) iter.Seq2[kv.Entry, error] {
 	}
 }
 
-// Guard implements kv.Txn. As in FoundationDB, what the transaction has written before is left out.
+// Guard implements kv.Txn. As in FoundationDB, it leaves out keys that the transaction has written
+// before.
 func (t *txn) Guard(from, to []byte) {
 	from = bytes.Clone(from)
 	if to == nil {
@@ -214,32 +216,32 @@ func (t *txn) Guard(from, to []byte) {
 	t.guards = append(t.guards, slices.DeleteFunc(guards, isEmpty)...)
 }
 
-// next returns the first key after another one.
+// next returns the key right after another one.
 func next(key []byte) []byte { return append(bytes.Clone(key), 0) }
 
-// only returns a key and the next one.
-func only(key []byte) (from, to []byte) {
+// keySpan returns the span of one key, as copies.
+func keySpan(key []byte) (from, to []byte) {
 	to = next(key)
 	return to[:len(key):len(key)], to
 }
 
 // Put implements kv.Txn.
 func (t *txn) Put(key, value []byte) error {
-	most := cmp.Or(t.MaxValue, MaxValue)
+	limit := cmp.Or(t.MaxValue, MaxValue)
 	switch {
 	case len(key) > MaxKey:
 		return fmt.Errorf("the key has %d bytes, must have at most %d", len(key), MaxKey)
-	case len(value) > most:
-		return fmt.Errorf("the value has %d bytes, must have at most %d", len(value), most)
+	case len(value) > limit:
+		return fmt.Errorf("the value has %d bytes, must have at most %d", len(value), limit)
 	}
 	t.known[string(key)] = true
-	from, to := only(key)
+	from, to := keySpan(key)
 	return t.write(write{from, to, &kv.Entry{Key: from, Value: value}})
 }
 
 // Delete implements kv.Txn.
 func (t *txn) Delete(key []byte) error {
-	from, to := only(key)
+	from, to := keySpan(key)
 	return t.write(write{from, to, nil})
 }
 
@@ -262,13 +264,14 @@ func (t *txn) write(w write) error {
 
 // Commit implements kv.Txn.
 func (t *txn) Commit() error {
+	limit := cmp.Or(t.MaxBytes, MaxBytes)
 	switch {
 	case t.over:
 		return errOver
 	case t.ctx.Err() != nil:
 		return t.ctx.Err()
-	case t.size > cmp.Or(t.MaxBytes, MaxBytes):
-		return fmt.Errorf("it writes %d bytes, must write at most %d", t.size, cmp.Or(t.MaxBytes, MaxBytes))
+	case t.size > limit:
+		return fmt.Errorf("the transaction writes %d bytes, must write at most %d", t.size, limit)
 	}
 	if t.over = true; t.writes == nil {
 		return nil
@@ -300,7 +303,7 @@ func (t *txn) Commit() error {
 	return err
 }
 
-// apply writes what the transaction has written, unless there is a conflict.
+// apply applies the writes of the transaction to the database, unless there is a conflict.
 func (t *txn) apply() error {
 	db := t.DB
 	db.mu.Lock()
@@ -317,7 +320,7 @@ func (t *txn) apply() error {
 			return kv.ErrConflict
 		}
 	}
-	if db.version == t.version { // nobody else has written anything
+	if db.version == t.version { // there were no other commits
 		db.root = t.root
 	} else {
 		for _, w := range t.writes {

@@ -18,13 +18,13 @@ import (
 
 const universe = "abcdefghijkl" // each letter is a key
 
-// naive is a database that keeps a copy of each of its versions, and what was written in each.
+// naive is a database that keeps a copy of each version, and the keys that were written in each.
 type naive struct {
 	states []map[string]string
 	writes []map[string]bool
 }
 
-// naiveTxn is what a transaction should read and write.
+// naiveTxn is the model of a transaction.
 type naiveTxn struct {
 	kv.Txn
 	began         int
@@ -32,7 +32,8 @@ type naiveTxn struct {
 	wrote, guards map[string]bool
 }
 
-// keys returns those from one on and before another, and one that nobody uses behind each.
+// keys returns the keys from <= key < to, and after each its successor. Only ranges have
+// successors: a guard or a write of a single key must not reach them.
 func keys(from, to string) (in []string) {
 	for _, k := range universe {
 		if s := string(k); s >= from && s < to {
@@ -42,9 +43,9 @@ func keys(from, to string) (in []string) {
 	return in
 }
 
-// TestSerializable makes random transactions, several at a time. Each must read what was committed
-// when it began and what it has written, and be committed if and only if nobody has written what it
-// guards.
+// TestSerializable runs random transactions, several at a time. Each must read the state at its
+// begin with its own writes. Its commit must succeed if and only if no other commit since has
+// written a key that it guards.
 func TestSerializable(t *testing.T) {
 	seed := rand.Uint64()
 	t.Log("seed", seed)
@@ -68,7 +69,7 @@ func TestSerializable(t *testing.T) {
 		}
 		i := r.IntN(len(open))
 		tx := open[i]
-		from, to := letters(r)
+		from, to := randomKeys(r)
 		switch r.IntN(7) {
 		case 0:
 			value, err := tx.Get([]byte(from))
@@ -107,8 +108,8 @@ func TestSerializable(t *testing.T) {
 	require.Greater(t, len(n.states), 100)
 }
 
-// letters returns two keys, the first of which comes first.
-func letters(r *rand.Rand) (from, to string) {
+// randomKeys returns two different keys in order.
+func randomKeys(r *rand.Rand) (from, to string) {
 	i, j := r.IntN(len(universe)), r.IntN(len(universe)-1)
 	if j >= i {
 		j++
@@ -139,7 +140,7 @@ func (tx *naiveTxn) scan(t *testing.T, s kv.Span) {
 	require.Equal(t, want, got)
 }
 
-// commit tells whether the transaction was committed.
+// commit commits a transaction, and reports whether it succeeded.
 func (n *naive) commit(t *testing.T, tx *naiveTxn) bool {
 	conflict := false
 	for _, wrote := range n.writes[tx.began+1:] {
@@ -165,10 +166,13 @@ func (n *naive) commit(t *testing.T, tx *naiveTxn) bool {
 	return true
 }
 
-// TestLimits shows what a transaction cannot do, and that it does nothing then.
+// TestLimits exceeds the limits of a transaction, and checks the time and the faults of commits.
 func TestLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db := &mvcc.DB{BeginTime: time.Millisecond, ReadTime: 2 * time.Millisecond, CommitTime: 4 * time.Millisecond}
+		db := &mvcc.DB{
+			BeginTime: time.Millisecond, ReadTime: 2 * time.Millisecond,
+			CommitTime: 4 * time.Millisecond,
+		}
 		client := db.Client()
 		begin := func() kv.Txn {
 			tx, err := client.Begin(t.Context())
@@ -184,8 +188,10 @@ func TestLimits(t *testing.T) {
 		require.Equal(t, 7*time.Millisecond, time.Since(begun))
 
 		tx = begin()
-		require.ErrorContains(t, tx.Put(make([]byte, mvcc.MaxKey+1), nil), "10001 bytes, must have at most 10000")
-		require.ErrorContains(t, tx.Put([]byte("k"), make([]byte, mvcc.MaxValue+1)), "100001 bytes, must have at most 100000")
+		err = tx.Put(make([]byte, mvcc.MaxKey+1), nil)
+		require.ErrorContains(t, err, "10001 bytes, must have at most 10000")
+		err = tx.Put([]byte("k"), make([]byte, mvcc.MaxValue+1))
+		require.ErrorContains(t, err, "100001 bytes, must have at most 100000")
 		for i := range 101 {
 			require.NoError(t, tx.Put([]byte{byte(i)}, make([]byte, mvcc.MaxValue)))
 		}

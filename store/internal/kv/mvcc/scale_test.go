@@ -25,18 +25,22 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// counted is an engine that counts the entries that are read, and the spans that are read ahead.
+// counted is an engine that counts the entries that it reads, and the spans that Fetch reads.
 type counted struct {
 	*mvcc.Client
 	entries *atomic.Int64
-	spans   *atomic.Int64           // not counted if nil
-	slow    time.Duration           // how much longer it takes to begin
-	graves  *graves                 // if not nil, they are passed over, and count too
-	put     *atomic.Pointer[func()] // if not nil, what it has is called once, before something is written
+	spans   *atomic.Int64 // nil to count none
+	slow    time.Duration // added to the time of Begin
+
+	// If not nil, scans count the deleted keys that they pass over, like entries.
+	tombstones *tombstones
+
+	// If not nil, the first Put calls its function.
+	beforePut *atomic.Pointer[func()]
 }
 
-// graves are keys that were deleted.
-type graves struct {
+// tombstones are deleted keys. Scans count them while count is true.
+type tombstones struct {
 	count bool
 	keys  map[string]bool
 }
@@ -66,10 +70,10 @@ func (t countedTxn) Scan(s kv.Span) iter.Seq2[kv.Entry, error] {
 	return func(yield func(kv.Entry, error) bool) {
 		from, to := s.From, s.To
 		defer func() {
-			if t.graves == nil || !t.graves.count {
+			if t.tombstones == nil || !t.tombstones.count {
 				return
 			}
-			for key := range t.graves.keys {
+			for key := range t.tombstones.keys {
 				if key >= string(from) && key < string(to) {
 					t.entries.Add(1)
 				}
@@ -90,25 +94,25 @@ func (t countedTxn) Scan(s kv.Span) iter.Seq2[kv.Entry, error] {
 }
 
 func (t countedTxn) Put(key, value []byte) error {
-	if t.put != nil {
-		if put := t.put.Swap(nil); put != nil {
+	if t.beforePut != nil {
+		if put := t.beforePut.Swap(nil); put != nil {
 			(*put)()
 		}
 	}
-	if t.graves != nil {
-		delete(t.graves.keys, string(key))
+	if t.tombstones != nil {
+		delete(t.tombstones.keys, string(key))
 	}
 	return t.Txn.Put(key, value)
 }
 
 func (t countedTxn) Delete(key []byte) error {
-	if t.graves != nil {
-		t.graves.keys[string(key)] = true
+	if t.tombstones != nil {
+		t.tombstones.keys[string(key)] = true
 	}
 	return t.Txn.Delete(key)
 }
 
-// fill puts n tasks, which are numbered, and whose keys key tells.
+// fill puts n tasks, numbered from 0. key returns the key of each.
 func fill(t *testing.T, c client, n int, key func(i int) string) {
 	for i := 0; i < n; {
 		var batch []task.Entry[int]
@@ -123,7 +127,7 @@ func fill(t *testing.T, c client, n int, key func(i int) string) {
 
 func oneOf100(i int) string { return fmt.Sprint(i % 100) }
 
-// ackAll acks tasks at the same time.
+// ackAll acks all tasks at the same time.
 func ackAll(t *testing.T, all []*task.Task[int]) {
 	var wg sync.WaitGroup
 	for _, one := range all {
@@ -132,14 +136,15 @@ func ackAll(t *testing.T, all []*task.Task[int]) {
 	wg.Wait()
 }
 
-// A Take costs the same beside few tasks, beside very many, and where very many were deleted.
+// TestBacklog compares the cost of a Take with few tasks in the queue, with very many, and after
+// very many were deleted.
 func TestBacklog(t *testing.T) {
 	const many = 50_000
 	fullOnly(t)
 	synctest.Test(t, func(t *testing.T) {
 		db, entries := cluster(), new(atomic.Int64)
-		graves := &graves{keys: map[string]bool{}}
-		engine := counted{Client: db.Client(), entries: entries, graves: graves}
+		tombstones := &tombstones{keys: map[string]bool{}}
+		engine := counted{Client: db.Client(), entries: entries, tombstones: tombstones}
 		c := clients(t, 1, func() kv.Engine { return engine }, kv.Options{MarkStep: 40})[0]
 		type costs struct {
 			entries int64
@@ -148,15 +153,15 @@ func TestBacklog(t *testing.T) {
 		cost := func(what string) (each costs) {
 			const n = 10
 			before, begun := entries.Load(), time.Now()
-			graves.count = true
+			tombstones.count = true
 			for range n {
 				one, err := c.Take(t.Context())
 				require.NoError(t, err)
 				require.NoError(t, one.Ack(t.Context()))
 			}
-			graves.count = false
+			tombstones.count = false
 			each = costs{(entries.Load() - before) / n, time.Since(begun) / n}
-			t.Logf("%s: take and ack read %d entries, and take %v", what, each.entries, each.time)
+			t.Logf("%s: Take and Ack read %d entries in %v", what, each.entries, each.time)
 			return each
 		}
 		fill(t, c, many/100, oneOf100)
@@ -178,13 +183,13 @@ func TestBacklog(t *testing.T) {
 	})
 }
 
-// However many tasks of a key are put at once, where these end is read once: on etcd that reads all
-// that are queued of the key.
+// TestOneKey puts tasks of one key in batches. Each batch reads the last round of the key once,
+// however many tasks it has: on etcd that reads all queued tasks of the key.
 func TestOneKey(t *testing.T) {
 	spans := new(atomic.Int64)
 	engine := counted{Client: new(mvcc.DB).Client(), entries: new(atomic.Int64), spans: spans}
 	c := clients(t, 1, func() kv.Engine { return engine }, kv.Options{})[0]
-	count := func(n int) int64 { // what is read for other reasons meanwhile is not read each time
+	count := func(n int) int64 { // the least, because other reads happen in some calls only
 		least := int64(math.MaxInt64)
 		for i := range 5 {
 			before := spans.Load()
@@ -196,8 +201,8 @@ func TestOneKey(t *testing.T) {
 	require.Equal(t, count(1), count(100))
 }
 
-// A light key's task waits for the others of its round, and with several consumers for what these
-// have passed it over for, however many tasks a heavy key has.
+// TestLight bounds the wait of a light key's task beside a key with very many tasks. It waits for
+// the other keys of its round, and with several consumers for the tasks that overtake it.
 func TestLight(t *testing.T) {
 	const heavy, puts, others = 100_000, 50, 20
 	fullOnly(t)
@@ -207,23 +212,26 @@ func TestLight(t *testing.T) {
 		putter, takers := all[0], all[1:]
 		fill(t, putter, heavy, func(int) string { return "heavy" })
 		fill(t, putter, heavy/20, func(i int) string { return fmt.Sprint("other ", i%others) })
-		for n, most := range map[int]int{
-			1:  2*(1+others) + 1,           // what is left of the round being served, the next one, and what is being taken
-			16: 2*(1+others) + mostLate(1), // that, and what passes it over
+		for n, limit := range map[int]int{
+			// The rest of the round being served, the next round, and a task that is being taken.
+			1: 2*(1+others) + 1,
+			// The same with the tasks that overtake it.
+			16: 2*(1+others) + maxOvertaken(1),
 		} {
 			longest, sum := 0, 0
 			for _, passed := range passLight(t, putter, takers[:n], puts) {
 				longest, sum = max(longest, passed), sum+passed
 			}
-			t.Logf("%d consumers: a light key's task is taken after %d others at most, %d in the mean", n, longest, sum/puts)
-			require.LessOrEqual(t, longest, most)
-			time.Sleep(10 * time.Second) // until who has taken something does not count any more
+			t.Logf("%d consumers: a light key's task is taken after at most %d others, %d on average",
+				n, longest, sum/puts)
+			require.LessOrEqual(t, longest, limit)
+			time.Sleep(10 * time.Second) // until no process has a lane
 		}
 	})
 }
 
-// passLight puts tasks of a light key while others take tasks. It returns how many others are taken
-// before each of these.
+// passLight puts tasks of a light key while consumers take tasks. It returns for each of these how
+// many other tasks are taken between its put and its take.
 func passLight(t *testing.T, putter client, takers []client, puts int) (passed []int) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var taken atomic.Int64
@@ -256,8 +264,8 @@ func passLight(t *testing.T, putter client, takers []client, puts int) (passed [
 	return passed
 }
 
-// A queue with a Capacity has never more tasks, however many put some: their transactions conflict,
-// so it is as fast as one that puts alone.
+// TestCapacity lets many processes put tasks into a queue with a limit. The queue never exceeds
+// it. With a Capacity their transactions conflict, so together they are as fast as one process.
 func TestCapacity(t *testing.T) {
 	const n, puts = 16, 10
 	for name, o := range map[string]task.Options[int]{
@@ -296,13 +304,15 @@ func TestCapacity(t *testing.T) {
 	}
 }
 
-// limited is an engine of a store that goes by the limits of the database.
+// limited is an engine whose traits keep transactions within the limits of the database.
 type limited struct{ *mvcc.Client }
 
-func (limited) Traits() rows.Traits { return rows.Traits{MaxWrites: 2000, MaxBytes: mvcc.MaxBytes / 2} }
+func (limited) Traits() rows.Traits {
+	return rows.Traits{MaxWrites: 2000, MaxBytes: mvcc.MaxBytes / 2}
+}
 
-// Calls that are made at the same time share a transaction only if that does not get too large; nor
-// does one that makes happen what is due, or concerns many tasks.
+// TestBytes makes many calls with large payloads at the same time. They share a transaction only
+// while it stays within the limits. So does a transaction for due tasks, or a call for many tasks.
 func TestBytes(t *testing.T) {
 	const n = 300
 	fullOnly(t)
@@ -310,11 +320,13 @@ func TestBytes(t *testing.T) {
 		ctx, db := t.Context(), cluster()
 		h, err := kv.Open(ctx, "mvcc", limited{db.Client()}, kv.Options{})
 		require.NoError(t, err)
-		s := rows.New(h, rows.Options{MaxPayload: 90_000, History: time.Hour, Poll: 10 * time.Millisecond})
+		s := rows.New(h, rows.Options{
+			MaxPayload: 90_000, History: time.Hour, Poll: 10 * time.Millisecond,
+		})
 		q, err := task.Open(ctx, s, "q", &task.Options[string]{Codec: text{}})
 		require.NoError(t, err)
 		defer func() { require.NoError(t, q.Close(context.Background())) }()
-		payload, gone := strings.Repeat("x", 90_000), 0
+		payload, total := strings.Repeat("x", 90_000), 0
 		putAll := func(o task.PutOptions) {
 			var wg sync.WaitGroup
 			for i := range n {
@@ -326,13 +338,13 @@ func TestBytes(t *testing.T) {
 			wg.Wait()
 		}
 		check := func(what string) {
-			gone += n
+			total += n
 			stats, err := q.Stats(ctx)
 			require.NoError(t, err)
 			require.Zero(t, stats.Len(), what)
 			ended, err := s.History(ctx, "q", 0, 10_000)
 			require.NoError(t, err)
-			require.Len(t, ended, gone, what)
+			require.Len(t, ended, total, what)
 		}
 		putAll(task.PutOptions{})
 		for left := n; left > 0; {
@@ -360,22 +372,24 @@ func TestBytes(t *testing.T) {
 		batch := slices.Repeat([]task.Entry[string]{{Key: "key", Payload: payload}}, 56)
 		_, err = q.PutBatch(ctx, batch)
 		require.ErrorIs(t, err, task.ErrInvalid)
-		require.ErrorContains(t, err, "is 5040672; it must be 5000000 bytes at most, for more than one task")
-		gone -= n
+		require.ErrorContains(t, err,
+			"is 5040672; it must be 5000000 bytes at most, for more than one task")
+		total -= n
 		check("nothing was put")
 		_, err = q.PutBatch(ctx, batch[:55])
 		require.NoError(t, err)
 	})
 }
 
-// small is an engine of a store that goes by the limits of etcd.
+// small is an engine whose traits keep transactions within the limits of etcd.
 type small struct{ *mvcc.Client }
 
 func (small) Traits() rows.Traits { return rows.Traits{MaxWrites: 2048, MaxBytes: 448 << 10} }
 
-// What concerns many tasks stays below the limit also if these have the longest names, which get twice
-// as long in keys by their zero bytes, and metadata: to resume a consumer that has them, to delete the
-// first one at the front of a line, and to count their keys anew.
+// TestLongNames makes calls for many tasks with the longest metadata and names. A name of zero
+// bytes takes twice its length in a key. All transactions stay within the limit: a call resumes a
+// consumer that holds the tasks, a call deletes the first task of a front, and an Open with a
+// Quantum counts the keys again.
 func TestLongNames(t *testing.T) {
 	const n = 300
 	fullOnly(t)
@@ -393,7 +407,9 @@ func TestLongNames(t *testing.T) {
 		}
 		o := task.Options[int]{MaxInFlightPerKey: n, Capacity: 2 * n}
 		q := open(o)
-		name := func(i int) string { return strings.Repeat("\x00", task.MaxName-3) + fmt.Sprintf("%03d", i) }
+		name := func(i int) string {
+			return strings.Repeat("\x00", task.MaxName-3) + fmt.Sprintf("%03d", i)
+		}
 		put := func(key func(i int) string) {
 			for i := 0; i < n; {
 				var batch []task.Entry[int]
@@ -436,44 +452,48 @@ func TestLongNames(t *testing.T) {
 	})
 }
 
-// text is a codec that leaves payloads as they are.
+// text is a codec for strings, which it stores as they are.
 type text struct{}
 
 func (text) Encode(s string) ([]byte, error) { return []byte(s), nil }
 func (text) Decode(b []byte) (string, error) { return string(b), nil }
 
-var mostClients = flag.Int("clients", 64, "up to how many clients TestClients simulates")
+var maxClients = flag.Int("clients", 64, "limit of the number of simulated clients")
 
-// TestClients simulates many processes that put and take tasks, in one queue and in several.
+// TestClients simulates many processes that put and take tasks, in one queue and in several
+// queues.
 func TestClients(t *testing.T) {
 	fullOnly(t)
-	t.Log("clients  queues   puts/s  tasks/s  conflicts/task  passed over by  entries read a task")
+	t.Log("clients  queues   puts/s  tasks/s  conflicts/task    overtaken by  entries read/task")
 	for _, n := range []int{1, 4, 16, 64, 256, 1000} {
 		for _, queues := range slices.Compact([]int{1, max(1, n/16)}) {
-			if n > *mostClients {
+			if n > *maxClients {
 				continue
 			}
 			t.Run(fmt.Sprint(n, "/", queues), func(t *testing.T) {
-				each := min(50, max(20, 5000/n)) // more tasks of very many clients take very long
+				each := min(50, max(20, 5000/n)) // with very many clients more tasks would take very long
 				if queues == 1 && n > 256 {
-					each = 5 // each reads what all have counted
+					each = 5 // each transaction reads the tallies of all
 				}
-				puts, met := putAll(t, n, queues, 10, plain)
-				require.Zero(t, met)
+				puts, count := putAll(t, n, queues, 10, plain)
+				require.Zero(t, count)
 				d := draining{clients: n, queues: queues, tasks: each * n / queues, batch: 1}.run(t)
 				t.Logf("%7d %7d %8.0f %8.0f %15.3f %15d %20d",
-					n, queues, puts, d.perSecond, d.conflicts, d.late, d.entries)
+					n, queues, puts, d.perSecond, d.conflicts, d.overtaken, d.entries)
 			})
 		}
 	}
 }
 
-// putAll has processes put tasks of different keys at the same time. It returns how many they put in
-// a second, and how many conflicts there were.
-func putAll(t *testing.T, n, queues, puts int, engine func(*mvcc.DB) kv.Engine) (perSecond float64, met int64) {
+// putAll lets processes put tasks of different keys at the same time. It returns the number of
+// puts per second, and of conflicts.
+func putAll(
+	t *testing.T, n, queues, puts int, engine func(*mvcc.DB) kv.Engine,
+) (perSecond float64, count int64) {
 	synctest.Test(t, func(t *testing.T) {
 		db := cluster()
-		all := clientsOf(t, n, queues, func() kv.Engine { return engine(db) }, kv.Options{}, task.Options[int]{})
+		open := func() kv.Engine { return engine(db) }
+		all := clientsOf(t, n, queues, open, kv.Options{}, task.Options[int]{})
 		before, begun := conflicts(all), time.Now()
 		each(all, func(i int, c client) {
 			for j := range puts {
@@ -481,7 +501,8 @@ func putAll(t *testing.T, n, queues, puts int, engine func(*mvcc.DB) kv.Engine) 
 				require.NoError(t, err)
 			}
 		})
-		perSecond, met = float64(n*puts)/time.Since(begun).Seconds(), conflicts(all)-before
+		perSecond = float64(n*puts) / time.Since(begun).Seconds()
+		count = conflicts(all) - before
 		ready := 0
 		for _, c := range all[:queues] {
 			stats, err := c.Stats(t.Context())
@@ -490,10 +511,11 @@ func putAll(t *testing.T, n, queues, puts int, engine func(*mvcc.DB) kv.Engine) 
 		}
 		require.Equal(t, n*puts, ready)
 	})
-	return perSecond, met
+	return perSecond, count
 }
 
-// Stats reads very many keys in few exchanges. A Put beside it waits for a page of them at most.
+// TestStatsOfManyKeys calls Stats with very many keys, which it reads in few exchanges. A Put at
+// the same time waits for at most one page of keys.
 func TestStatsOfManyKeys(t *testing.T) {
 	const keys = 20_000
 	synctest.Test(t, func(t *testing.T) {

@@ -18,21 +18,21 @@ import (
 	"github.com/fairq/fairq/task/storetest"
 )
 
-// TestMain has less time go to what is no part of the tests: to free memory, and to count in which
-// calls it was allocated, of which there are very many where a tree is gone down.
+// TestMain spends less time on memory. It collects garbage less often, and does not profile
+// allocations, because the recursion into trees makes very many different call stacks.
 func TestMain(m *testing.M) {
 	runtime.MemProfileRate = 0
 	debug.SetGCPercent(400)
 	m.Run()
 }
 
-// handle is what one process has of a database.
+// handle is a database as one process has it open.
 type handle struct {
 	*kv.DB
 	client *mvcc.Client
 }
 
-// openDB opens one in which who takes gets the very first tasks.
+// openDB opens a database as another process. With kv.Strict, each Take gets the very first tasks.
 func openDB(t *testing.T, db *mvcc.DB) handle {
 	client := db.Client()
 	h, err := kv.Open(t.Context(), "mvcc", client, kv.Options{Taking: kv.Strict, MarkStep: 1})
@@ -40,27 +40,28 @@ func openDB(t *testing.T, db *mvcc.DB) handle {
 	return handle{h, client}
 }
 
-// Again is that of the DB, but there is no pause, in which time would pass.
+// Again is Again of the DB without a pause, because time would pass in it.
 func (h handle) Again(err error) (time.Duration, bool) {
 	_, again := h.DB.Again(err)
 	return 0, again
 }
 
-// Faults implements what rowstest looks for. Where two fail in a row there is a pause, too.
+// Faults implements an interface of rowstest. No two commits in a row fail, because the rules
+// pause after two failures.
 func (h handle) Faults(seed uint64) { h.client.Fault = faults(seed, 1, mvcc.Lost) }
 
-// Reopen implements what rowstest looks for.
+// Reopen implements an interface of rowstest.
 func (h handle) Reopen(t *testing.T) rows.DB { return openDB(t, h.client.DB) }
 
-// faults returns a function that makes a commit in ten fail in some way, up to the last one, but
-// not more than so many in a row.
-func faults(seed uint64, most int, last mvcc.Fault) func() mvcc.Fault {
+// faults returns a function that gives one commit in ten a random fault from Conflict to last, but
+// no more than maxInRow commits in a row.
+func faults(seed uint64, maxInRow int, last mvcc.Fault) func() mvcc.Fault {
 	var mu sync.Mutex
 	rnd, failed := rand.New(rand.NewPCG(seed, 0)), 0
 	return func() mvcc.Fault {
 		mu.Lock()
 		defer mu.Unlock()
-		if failed == most || rnd.IntN(10) > 0 {
+		if failed == maxInRow || rnd.IntN(10) > 0 {
 			failed = 0
 			return mvcc.None
 		}
@@ -69,7 +70,7 @@ func faults(seed uint64, most int, last mvcc.Fault) func() mvcc.Fault {
 	}
 }
 
-// fullOnly skips a test in short, which is how CI looks for races. "make nightly" runs it.
+// fullOnly skips a test with -short, with which CI looks for races. "make nightly" runs it.
 func fullOnly(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes many seconds with the race detector")
@@ -77,7 +78,9 @@ func fullOnly(t *testing.T) {
 }
 
 func TestRows(t *testing.T) {
-	rowstest.Run(t, func(t *testing.T) rows.DB { return openDB(t, &mvcc.DB{MaxValue: 4 << 20, Patience: time.Minute}) })
+	rowstest.Run(t, func(t *testing.T) rows.DB {
+		return openDB(t, &mvcc.DB{MaxValue: 4 << 20, Patience: time.Minute})
+	})
 }
 
 func TestModel(t *testing.T) {
@@ -85,10 +88,12 @@ func TestModel(t *testing.T) {
 	if testing.Short() {
 		seeds = 3
 	}
-	rowstest.Model(t, seeds, func(t *testing.T) rows.DB { return openDB(t, &mvcc.DB{MaxValue: 4 << 20}) })
+	rowstest.Model(t, seeds, func(t *testing.T) rows.DB {
+		return openDB(t, &mvcc.DB{MaxValue: 4 << 20})
+	})
 }
 
-// store is what one process has.
+// store is a store as one process has it open.
 type store struct {
 	*rows.Store
 	handle
@@ -107,7 +112,8 @@ func TestStore(t *testing.T) {
 	})
 }
 
-// TestUnknown does the same where one commit in ten fails, or is not known to be done.
+// TestUnknown runs the tests of TestStore while one commit in ten fails, or has an unknown
+// outcome.
 func TestUnknown(t *testing.T) {
 	fullOnly(t)
 	storetest.Run(t, func(t *testing.T) task.Store {

@@ -7,16 +7,16 @@ import (
 	"github.com/fairq/fairq/store/internal/kv"
 )
 
-// node is a tree of entries in the order of keys, nil if there are none: a treap. It is never
-// changed. What makes another one of it shares all but the path from the root with it, so each
-// version of the database is a root.
+// node is the root of a treap: a tree of entries in the order of keys, nil without entries. A
+// treap is never changed. A changed copy shares all nodes with it but those on the path from the
+// root, so each version of the database is a root.
 type node struct {
 	kv.Entry
 	left, right *node
 	priority    uint32
 }
 
-// split returns those before a key, and the others.
+// split returns a tree of the entries before a key, and one of the others.
 func (n *node) split(key []byte) (before, others *node) {
 	if n == nil {
 		return nil, nil
@@ -30,7 +30,7 @@ func (n *node) split(key []byte) (before, others *node) {
 	return before, &c
 }
 
-// join returns a tree of both, of which all of the first come before all of the other.
+// join returns a tree of the entries of a and b. All keys of a must be less than those of b.
 func join(a, b *node) *node {
 	switch {
 	case a == nil:
@@ -47,8 +47,8 @@ func join(a, b *node) *node {
 	return &c
 }
 
-// with returns a tree in which there is nothing from one key on and before another, but an entry of
-// the first one, if that is not nil.
+// with returns a tree without the keys from <= key < to. If e is not nil, to must be next(from),
+// and the tree has the entry e with the key from.
 func (n *node) with(from, to []byte, e *kv.Entry) *node {
 	switch {
 	case e != nil:
@@ -61,7 +61,7 @@ func (n *node) with(from, to []byte, e *kv.Entry) *node {
 	return join(before, behind)
 }
 
-// put returns a tree with an entry, in the place of the one with its key.
+// put returns a tree with an entry, which replaces any entry with its key.
 func (n *node) put(e *node) *node {
 	if n == nil {
 		return e
@@ -97,7 +97,7 @@ func (n *node) without(key []byte) *node {
 		c.right = n.right.without(key)
 	}
 	if c.left == n.left && c.right == n.right {
-		return n // it is not there
+		return n // the key is not in the tree
 	}
 	return &c
 }
@@ -116,7 +116,7 @@ func (n *node) get(key []byte) []byte {
 	return nil
 }
 
-// scan yields what is from one key on and before another, and returns false if that was too much.
+// scan yields the entries with keys from <= key < to, and returns false once yield does.
 func (n *node) scan(from, to []byte, desc bool, yield func(kv.Entry) bool) bool {
 	if n == nil {
 		return true
