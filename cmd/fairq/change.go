@@ -28,7 +28,7 @@ func (c *call) ids() ([]task.ID, error) {
 	return ids, nil
 }
 
-// report prints to how many tasks something was done.
+// report prints the number of changed tasks.
 func (c *call) report(what string, n int) error {
 	return c.print(map[string]int{"done": n}, func(w io.Writer) { fmt.Fprintf(w, "%s: %d\n", what, n) })
 }
@@ -41,7 +41,7 @@ func aboutTask(id task.ID, err error) error {
 	return fmt.Errorf("task %d: %w", id, err)
 }
 
-// each does something to each of the tasks that the arguments name, also if it fails for some.
+// each calls f for each task that the arguments name, even if it fails for some.
 func (c *call) each(ctx context.Context, what string, f func(q *queue, id task.ID) error) error {
 	ids, err := c.ids()
 	if err != nil {
@@ -90,7 +90,7 @@ func kick(ctx context.Context, c *call) error {
 	if c.reason != "" {
 		return c.some(ctx, q, "kicked", q.KickID)
 	}
-	// Those that are buried now. One that fails again meanwhile is not kicked again and again.
+	// The limit is the number of tasks buried now, so a task that fails again is not kicked again.
 	which := task.ListOptions{State: task.Buried, Key: c.key, Kind: c.kind}
 	which.Limit, err = q.Count(ctx, which)
 	n := 0

@@ -41,8 +41,8 @@ func (c *call) named(ctx context.Context) (*queue, error) {
 	return c.open(ctx, name)
 }
 
-// queueRow tells how a queue is doing. What task.Stats counts besides is what this process has
-// done, and so nothing.
+// queueRow has the numbers of a queue. The counters of task.Stats are left out: they count calls of
+// this process, which makes none.
 type queueRow struct {
 	Name     string `json:"name"`
 	Ready    int    `json:"ready"`
@@ -83,7 +83,7 @@ func queues(ctx context.Context, c *call) error {
 		switch {
 		case err == nil:
 			rows = append(rows, row)
-		case !errors.Is(err, task.ErrNotFound) && !errors.Is(err, task.ErrDropped): // meanwhile
+		case !errors.Is(err, task.ErrNotFound) && !errors.Is(err, task.ErrDropped): // since it was listed
 			return err
 		}
 	}
@@ -125,7 +125,7 @@ func keys(ctx context.Context, c *call) error {
 	}
 	n := c.limit
 	if c.paused {
-		n = 0 // they are there nevertheless
+		n = 0 // the paused keys are there too
 	}
 	found, err := q.KeyStats(ctx, n, fairq.ByBacklog)
 	if err != nil {
@@ -159,7 +159,7 @@ func keys(ctx context.Context, c *call) error {
 	})
 }
 
-// taskRow tells about a task.
+// taskRow is a task.
 type taskRow struct {
 	ID          task.ID       `json:"id,string"`
 	State       string        `json:"state"`
@@ -366,7 +366,7 @@ func peek(ctx context.Context, c *call) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// write prints all that there is to know, a line each.
+// write prints all fields, one a line.
 func (r *taskRow) write(w io.Writer) {
 	most := "no limit"
 	if r.MaxAttempts > 0 {
@@ -417,7 +417,7 @@ func (r *taskRow) write(w io.Writer) {
 	}
 }
 
-// ago tells how long ago a time was, or in how long it is.
+// ago returns how long ago a time was, or when it will be.
 func ago(at time.Time) string {
 	if at.IsZero() {
 		return ""

@@ -87,19 +87,19 @@ type command struct {
 
 var commands = []command{
 	{"queues", "", "list the queues, and how many tasks they have", "", queues},
-	{"stats", "QUEUE", "tell how many tasks there are in each state", "", stats},
+	{"stats", "QUEUE", "print the number of tasks in each state", "", stats},
 	{"keys", "QUEUE", "list the keys with the most tasks; reads all tasks", "limit paused", keys},
-	{"next", "QUEUE", "list what is taken next, in order", "limit", next},
+	{"next", "QUEUE", "list the next tasks, in order", "limit", next},
 	{"list", "QUEUE", "list tasks in the order of their ids", "after group key kind limit payload reason soonest state", list},
-	{"peek", "QUEUE ID...", "tell all there is to know of tasks", "payload", peek},
+	{"peek", "QUEUE ID...", "print all fields of tasks", "payload", peek},
 	{"history", "QUEUE", "list tasks that are gone, where programs keep a History", "after limit payload", history},
 	{"kick", "QUEUE [ID...]", "make buried tasks ready: these, or those of -all, -key, -kind or -reason", "all key kind reason", kick},
-	{"bury", "QUEUE ID...", "bury tasks, unless somebody has them", "force history reason", bury},
+	{"bury", "QUEUE ID...", "bury tasks that no worker has", "force history reason", bury},
 	{
-		"delete", "QUEUE [ID...]", "delete tasks, unless somebody has them: these, or those of -state, -key, -kind or -reason",
+		"delete", "QUEUE [ID...]", "delete tasks that no worker has: these, or those of -state, -key, -kind or -reason",
 		"force history key kind reason state yes", remove,
 	},
-	{"pause", "QUEUE", "let nothing be taken any more; with -key, nothing of that key", "key", pause},
+	{"pause", "QUEUE", "let no task be taken; with -key, no task of that key", "key", pause},
 	{"resume", "QUEUE", "end that", "key", resume},
 	{"drop", "QUEUE", "delete a queue, unless a task of it is taken", "history yes", drop},
 	{"serve", "[QUEUE...]", "show these queues, or all, on a page on localhost", "actions history payload port", serve},
@@ -152,7 +152,7 @@ func (o *options) flags() *flag.FlagSet {
 	f.Func("kind", "only tasks of this `kind`; in quotes as a key", text(&o.kind))
 	f.IntVar(&o.limit, "limit", 20, "how many to list, a `number` from 1 to 10000")
 	f.BoolVar(&o.payload, "payload", false, "show payloads, which may be private")
-	f.BoolVar(&o.soonest, "soonest", false, "with -state delayed or buried: those first that are due first, or kicked first")
+	f.BoolVar(&o.soonest, "soonest", false, "with -state delayed or buried: tasks in the order in which they are due, or kicked")
 	f.Func("state", "only tasks in this `state`: ready, delayed, taken, buried or held", func(name string) error {
 		for s := task.Ready; s <= task.Held; s++ {
 			if s.String() == name {
@@ -163,7 +163,7 @@ func (o *options) flags() *flag.FlagSet {
 		return errors.New("it must be ready, delayed, taken, buried or held")
 	})
 	f.BoolVar(&o.all, "all", false, "all buried tasks")
-	f.BoolVar(&o.force, "force", false, "also if somebody is working on the task, who then loses the lease")
+	f.BoolVar(&o.force, "force", false, "even if a worker has the task; the worker loses its lease")
 	f.BoolVar(&o.yes, "yes", false, "delete the tasks of a queue with it, or those that -state, -key, -kind or -reason name")
 	f.BoolVar(&o.paused, "paused", false, "only the keys that are paused")
 	f.StringVar(&o.reason, "reason", "", "the `text` that is recorded with tasks that are buried, or else is in the error of the tasks")
@@ -244,7 +244,7 @@ func find(name string) *command {
 	return &commands[i]
 }
 
-// check tells whether the flags and arguments fit the command.
+// check returns an error if the flags and arguments do not fit the command.
 func (c *call) check(f *flag.FlagSet) (err error) {
 	flags := append(c.command.all(), "json")
 	f.Visit(func(f *flag.Flag) {

@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 // job is the payload of a task.
 type job struct{ Text string }
 
-// outcome is what the worker tells at its end.
+// outcome is what the worker prints at its end.
 type outcome struct {
 	Worked, Failed int        // tasks of the queue "busy"
 	Still          task.Stats // of the queue "still"
@@ -55,7 +55,7 @@ var stillOptions = task.Options[job]{
 }
 
 // work puts tasks into the queue "still" and leaves them alone, and puts and works on those of the
-// queue "busy" until in ends. Then it tells the outcome.
+// queue "busy" until in ends. Then it prints the outcome.
 func work(url string, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -162,7 +162,7 @@ func cli(t *testing.T, args ...string) result {
 	return result{t, status, out.String(), errOut.String()}
 }
 
-// prints checks that all went well, and what was printed.
+// prints checks the printed text of a command that has worked.
 func (r result) prints(want string) {
 	r.Helper()
 	require.Equal(r, done, r.status, r.errOut)
@@ -177,7 +177,7 @@ func (r result) fails(status int, want string) {
 	require.Equal(r, status, r.status)
 }
 
-// json returns what was printed.
+// json returns the printed JSON.
 func (r result) json() (v map[string]any) {
 	r.Helper()
 	require.Equal(r, done, r.status, r.errOut)
@@ -185,8 +185,8 @@ func (r result) json() (v map[string]any) {
 	return v
 }
 
-// launch starts the worker. It returns the ids of the tasks of the queue "still", of which there is
-// none at 0, and a function that ends the worker and returns what that tells.
+// launch starts the worker. It returns the ids of the tasks of the queue "still" from index 1 on, and
+// a function that ends the worker and returns its outcome.
 func launch(t *testing.T, url string) (ids []string, end func() outcome) {
 	program, err := os.Executable()
 	require.NoError(t, err)

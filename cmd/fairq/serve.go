@@ -61,7 +61,7 @@ type shown struct {
 	source *monitor.Source
 }
 
-// follow has the page show the queues that come, and not those that go, until ctx is done.
+// follow adds new queues to the page, and removes dropped ones, until ctx is done.
 func (c *call) follow(ctx context.Context, m *monitor.Monitor, all map[string]*shown) {
 	for len(c.args) == 0 {
 		select {
@@ -75,7 +75,7 @@ func (c *call) follow(ctx context.Context, m *monitor.Monitor, all map[string]*s
 	}
 }
 
-// sources returns the queues that are to be shown, and opens those that are not in all yet.
+// sources returns the queues of the page, and opens queues that are not in all yet.
 func (c *call) sources(ctx context.Context, all map[string]*shown) ([]*monitor.Source, error) {
 	var names []string
 	for _, text := range c.args {
@@ -130,8 +130,8 @@ func (c *call) sources(ctx context.Context, all map[string]*shown) ([]*monitor.S
 	return sources, nil
 }
 
-// onlyLocal refuses what does not ask for localhost by name: a page of elsewhere could have its own
-// name point to this address.
+// onlyLocal refuses requests for other hosts than localhost, because the name of another site may
+// point to this address.
 func onlyLocal(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		u := url.URL{Host: r.Host}

@@ -231,7 +231,7 @@ func TestMany(t *testing.T) {
 	}
 }
 
-// What comes is shown, and what goes is not.
+// The page shows new queues, and no dropped ones.
 func TestServeFollows(t *testing.T) {
 	s, _ := newStore(t)
 	c := &call{store: s, errOut: io.Discard}
