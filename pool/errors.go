@@ -53,6 +53,9 @@ var (
 	// ErrDuplicate is returned when there is a task with this PutOptions.UniqueKey.
 	ErrDuplicate = task.ErrDuplicate
 
+	// ErrReplace is returned when the task with this PutOptions.UniqueKey cannot be replaced.
+	ErrReplace = task.ErrReplace
+
 	// ErrGroupCancelled is returned when a task is put into a cancelled group.
 	ErrGroupCancelled = task.ErrGroupCancelled
 

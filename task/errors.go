@@ -65,6 +65,11 @@ var (
 	// ErrDuplicate is returned when there is a task with this unique key.
 	ErrDuplicate = driver.ErrDuplicate
 
+	// ErrReplace is returned by a Put with PutOptions.Replace if the task with this unique key is
+	// buried, has another key, kind or group, or is not a Member of its group, or if the new task is
+	// not.
+	ErrReplace = driver.ErrReplace
+
 	// ErrGroupCancelled is returned by calls that put a task into a cancelled group, or start such a
 	// group. It is also the cause of the contexts of tasks whose group is cancelled while they are
 	// taken.

@@ -183,6 +183,14 @@ type PutOptions struct {
 	// have the same name at the same time.
 	UniqueKey string
 
+	// With Replace, the task takes the place of the task with its UniqueKey, if that is ready, delayed
+	// or held: that task gets the new payload, delay, TTL, deadline, TTR, MaxAttempts, metadata and
+	// cost, no attempts and no error. It keeps its id, which Put returns, and its place. A different
+	// Priority, or with a Quantum a different Cost, puts it behind all others of its key. With a Delay
+	// the last Put decides when the task is ready. Put returns [ErrDuplicate] if the task is taken;
+	// see also [ErrReplace].
+	Replace bool
+
 	// Group holds the task back until Queue.StartGroup. Role is its role in the group.
 	Group string
 	Role  Role
@@ -352,7 +360,7 @@ func (o *Options[V]) fill(n *driver.New, key string, p *PutOptions) (err error) 
 		return nil
 	}
 	n.Kind, n.UniqueKey, n.Group, n.Role = p.Kind, p.UniqueKey, p.Group, p.Role
-	n.Delay, n.Deadline = max(p.Delay, 0), p.Deadline
+	n.Replace, n.Delay, n.Deadline = p.Replace, max(p.Delay, 0), p.Deadline
 	n.Cost = cmp.Or(p.Cost, 1)
 	if limit := o.costLimit(); n.Cost < 1 || n.Cost > limit {
 		return fmt.Errorf("%w: it is %d for a task of key %q; with Options.Quantum %d the limits are 1 and %d",
@@ -396,6 +404,8 @@ func (o *Options[V]) fill(n *driver.New, key string, p *PutOptions) (err error) 
 		}
 	}
 	switch {
+	case p.Replace && p.UniqueKey == "":
+		return invalid("PutOptions.Replace", true, "false if there is no PutOptions.UniqueKey")
 	case p.Role > AtAbort:
 		return invalid("PutOptions.Role", p.Role, "Member, AtEnd or AtAbort")
 	case p.Role != Member && p.Group == "":
@@ -420,7 +430,7 @@ func (o *Options[V]) fill(n *driver.New, key string, p *PutOptions) (err error) 
 func (p *PutOptions) isZero() bool {
 	numbers := int64(p.Priority|p.MaxAttempts|int(p.Role)) | p.Cost | int64(p.Delay|p.TTL|p.TTR)
 	return numbers == 0 && len(p.Kind)|len(p.UniqueKey)|len(p.Group) == 0 &&
-		p.Metadata == nil && p.Deadline.IsZero()
+		p.Metadata == nil && p.Deadline.IsZero() && !p.Replace
 }
 
 // copyMetadata checks metadata and returns a copy, nil if it is empty.

@@ -57,6 +57,7 @@ type Turn uint8
 const (
 	SameTurn  Turn = iota
 	NewTurn        // it takes a new turn, and without KeepPlace a new place in its key
+	NewPlace       // it takes a new turn and a new place
 	SamePlace      // it takes a new turn, and keeps its place in its key
 )
 
@@ -318,6 +319,9 @@ func (t *Task) Change(
 func (t *Task) Amend(a *driver.Amendment, priority int, now int64) (Transition, error) {
 	waits, delays := t.State == driver.Ready || t.State == driver.Delayed, a.Delay != nil
 	f := Transition{State: t.State}
+	if a.Priority != nil && *a.Priority != priority {
+		f.Turn = NewPlace
+	}
 	switch {
 	case t.State == driver.Taken:
 		return f, driver.ErrTaken
@@ -335,12 +339,51 @@ func (t *Task) Amend(a *driver.Amendment, priority int, now int64) (Transition, 
 			t.Until = until
 		}
 		f.State = t.queue(now)
-	case t.State != driver.Ready || !a.Moves(priority):
+	case t.State != driver.Ready || f.Turn != NewPlace:
 		return f, nil
 	}
-	t.Untried = false
-	f.Event, f.Turn = driver.EventChange, NewTurn
+	t.Untried, f.Event, f.Turn = false, driver.EventChange, max(f.Turn, NewTurn)
 	return f, nil
+}
+
+// Replace puts a new task in the place of a task with its unique key, whose Info is given. Without
+// an Event the task stays where it is. If costs count, a different cost moves it as a different
+// priority does: the key pays it with a new turn.
+func (t *Task) Replace(
+	n *driver.New, is *driver.Info, costs bool, now int64,
+) (Transition, error) {
+	why := ""
+	switch {
+	case !n.Replace || t.State == driver.Taken:
+		return Transition{}, fmt.Errorf("%w: %q is task %d", driver.ErrDuplicate, n.UniqueKey, is.ID)
+	case t.State == driver.Buried:
+		why = "it is buried"
+	case is.Key != n.Key:
+		why = fmt.Sprintf("its key is %q, not %q", is.Key, n.Key)
+	case is.Kind != n.Kind:
+		why = fmt.Sprintf("its kind is %q, not %q", is.Kind, n.Kind)
+	case is.Group != n.Group:
+		why = fmt.Sprintf("its group is %q, not %q", is.Group, n.Group)
+	case max(is.Role, n.Role) != driver.Member:
+		why = "only members of a group can be replaced, by members"
+	}
+	if why != "" {
+		return Transition{}, fmt.Errorf("%w: %q is task %d; %s", driver.ErrReplace, n.UniqueKey, is.ID, why)
+	}
+	a := driver.Amendment{Delay: &n.Delay, Priority: &n.Priority}
+	if t.State == driver.Held {
+		if a.Delay, t.Until = nil, 0; n.Delay > 0 {
+			t.Until = Plus(now, n.Delay)
+		}
+	}
+	f, err := t.Amend(&a, is.Priority, now)
+	if costs && f.Event == 0 && t.State == driver.Ready && is.Cost != n.Cost {
+		t.Untried, f.Event, f.Turn = false, driver.EventChange, NewPlace
+	}
+	if t.Attempts, t.Err, t.Expires = 0, nil, 0; n.TTL > 0 {
+		t.Expires = Plus(now, n.TTL+n.Delay)
+	}
+	return f, err
 }
 
 // Delete removes a task.

@@ -12,6 +12,7 @@ var (
 	ErrLeaseLost      = errors.New("task: lease lost")
 	ErrResumed        = fmt.Errorf("%w: the consumer was resumed by somebody else", ErrLeaseLost)
 	ErrDuplicate      = errors.New("task: duplicate unique key")
+	ErrReplace        = errors.New("task: task cannot be replaced")
 	ErrGroupCancelled = errors.New("task: group is cancelled")
 	ErrDropped        = errors.New("task: queue was dropped")
 	ErrTaken          = errors.New("task: task is taken")

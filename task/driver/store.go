@@ -104,7 +104,10 @@ type Backend interface {
 	// and are never used again. A task whose deadline is over needs room like any other, and is gone
 	// before the next one is put.
 	//
-	// Errors: a *FullError, ErrDuplicate, ErrGroupCancelled; a *FieldError, and nothing is put, if
+	// With New.Replace, a task with the UniqueKey that is not taken is changed as by Amend, and Put
+	// returns its id.
+	//
+	// Errors: a *FullError, ErrDuplicate, ErrReplace, ErrGroupCancelled; a *FieldError, and nothing is put, if
 	// the Store cannot put that many tasks at once.
 	Put(ctx context.Context, tasks []New, ids []ID) (n int, evicted []Record, err error)
 
@@ -310,6 +313,7 @@ type New struct {
 	Priority    int
 	Kind        string
 	UniqueKey   string
+	Replace     bool // the task with the UniqueKey is replaced, if it waits
 	Group       string
 	Role        Role
 	Delay       time.Duration
@@ -405,9 +409,6 @@ type Amendment struct {
 	Priority *int
 	Payload  *any // as New.Payload
 }
-
-// Moves reports whether a task of that priority gets another one.
-func (a *Amendment) Moves(priority int) bool { return a.Priority != nil && *a.Priority != priority }
 
 // Outcome is the outcome of a task with a unique key.
 type Outcome struct {

@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"fmt"
 	"math"
 
 	"github.com/fairq/fairq/internal/life"
@@ -22,7 +21,7 @@ func (q *queue) putOne(n *driver.New, now int64) (id driver.ID, victim *driver.R
 func (q *queue) put(n *driver.New, now int64) (id driver.ID, victim *driver.Record, err error) {
 	if n.UniqueKey != "" {
 		if it := q.findUniqueKey(n.UniqueKey, now); it != nil {
-			return 0, nil, fmt.Errorf("%w: %q is task %d", driver.ErrDuplicate, n.UniqueKey, it.id)
+			return q.replace(it, n, now)
 		}
 	}
 	var g *group
@@ -44,10 +43,8 @@ func (q *queue) put(n *driver.New, now int64) (id driver.ID, victim *driver.Reco
 	a.set(n, id, now)
 	it := q.newItem(&a)
 	if isRare(n) {
-		it.Rare = &life.Rare{UniqueKey: n.UniqueKey, Role: n.Role, Deadline: n.Deadline, Metadata: n.Metadata}
-		if !n.Deadline.IsZero() {
-			it.End = q.at(n.Deadline, now)
-		}
+		it.Rare = &life.Rare{UniqueKey: n.UniqueKey, Role: n.Role}
+		q.setRare(it, n, now)
 		if n.UniqueKey != "" {
 			q.uniqueKeys[n.UniqueKey] = it
 			q.outcomes.forget(n.UniqueKey)
@@ -62,6 +59,31 @@ func (q *queue) put(n *driver.New, now int64) (id driver.ID, victim *driver.Reco
 		q.fire(it)
 	}
 	return id, victim, nil
+}
+
+// setRare gives a task the rare fields that a task in its place replaces.
+func (q *queue) setRare(it *item, n *driver.New, now int64) {
+	it.Deadline, it.End, it.Metadata = n.Deadline, 0, n.Metadata
+	if !n.Deadline.IsZero() {
+		it.End = q.at(n.Deadline, now)
+	}
+}
+
+// replace puts a task in the place of the one with its unique key.
+func (q *queue) replace(it *item, n *driver.New, now int64) (driver.ID, *driver.Record, error) {
+	is, id := q.info(it), it.id
+	now = q.clock(now)
+	f, err := it.Replace(n, &is, q.settings.Quantum > 0, now)
+	if err != nil {
+		return 0, nil, err
+	}
+	it.TTR, it.MaxAttempts, it.cost, it.learned = n.TTR, int32(n.MaxAttempts), uint32(n.Cost), n.Learned
+	q.setRare(it, n, now)
+	q.amend(it, &driver.Amendment{Priority: &n.Priority, Payload: &n.Payload}, f, now)
+	if it.isDue(now) { // its deadline was over
+		q.fire(it)
+	}
+	return id, nil, nil
 }
 
 // isRare tells whether a task has something that life.Rare is for.
@@ -307,12 +329,13 @@ func (q *queue) amend(it *item, a *driver.Amendment, f life.Transition, now int6
 	if moves {
 		q.unset(it)
 	}
-	if a.Moves(int(it.priority)) {
+	if f.Turn == life.NewPlace {
 		q.reprioritize(it, *a.Priority)
 	}
 	if moves {
 		q.finishApply(it, f, now, 0)
 	} else {
+		q.arm(it, it.Wake(it.State))
 		q.event(driver.EventChange, it, now, 0)
 	}
 }

@@ -130,7 +130,7 @@ func (t *modelTask) record() driver.Record {
 func (m *model) put(now time.Time, n *driver.New) (id driver.ID, evicted []driver.Record, err error) {
 	for _, t := range m.tasks {
 		if n.UniqueKey != "" && t.UniqueKey == n.UniqueKey {
-			return 0, nil, driver.ErrDuplicate
+			return m.replace(now, t, n)
 		}
 	}
 	if g := m.groups[n.Group]; n.Group != "" && g != nil && g.cancelled {
@@ -188,6 +188,51 @@ func (m *model) put(now time.Time, n *driver.New) (id driver.ID, evicted []drive
 		m.gone(t, driver.EventTTL, now, 0, driver.ErrExpired)
 	}
 	return t.ID, evicted, nil
+}
+
+func (m *model) replace(now time.Time, t *modelTask, n *driver.New) (driver.ID, []driver.Record, error) {
+	members := t.Role == driver.Member && n.Role == driver.Member
+	switch {
+	case !n.Replace || t.State == driver.Taken:
+		return 0, nil, driver.ErrDuplicate
+	case t.State == driver.Buried || t.Key != n.Key || t.Kind != n.Kind || t.Group != n.Group || !members:
+		return 0, nil, driver.ErrReplace
+	}
+	was, behind := t.State, t.Priority != n.Priority
+	ready := was == driver.Ready && n.Delay == 0
+	if ready && m.s.Quantum > 0 && t.Cost != n.Cost {
+		behind = true
+	}
+	moves := was == driver.Delayed || was == driver.Ready && (behind || !ready)
+	if moves {
+		m.leave(t)
+		m.newTurn(t)
+	}
+	if behind {
+		t.place = m.tick()
+	}
+	t.payload, t.Priority, t.Cost, t.learned = n.Payload, n.Priority, n.Cost, n.Learned
+	t.TTR, t.MaxAttempts, t.Metadata, t.Deadline = n.TTR, n.MaxAttempts, n.Metadata, n.Deadline
+	t.Attempts, t.Err = 0, nil
+	t.ends, t.Until = time.Time{}, time.Time{}
+	if n.TTL > 0 {
+		t.ends = now.Add(n.TTL + n.Delay)
+	}
+	if t.useUntil(); n.Delay > 0 {
+		t.Until = now.Add(n.Delay)
+	}
+	if moves {
+		at := t.ReadyAt
+		if m.wait(t, now); ready && was == driver.Ready {
+			t.ReadyAt = at
+		}
+	}
+	m.event(driver.EventChange, t, now, 0)
+	if m.expired(t, now) {
+		m.leave(t)
+		m.gone(t, driver.EventTTL, now, 0, driver.ErrExpired)
+	}
+	return t.ID, nil, nil
 }
 
 // useUntil finds out when the task expires.

@@ -201,9 +201,14 @@ func (c *comparison) task() task.Entry[int] {
 	}
 	if c.chance(5) {
 		o.UniqueKey = oneOf(c, UniqueKeys...)
+		o.Replace = c.removes && c.chance(2)
 	}
 	if c.groups != nil && c.chance(6) {
 		o.Group, o.Role = oneOf(c, c.groups...), task.Role(c.IntN(5)%3)
+	}
+	if t, err := c.want.Find(ctx, o.UniqueKey); err == nil && o.Replace && !c.chance(4) { // it may be replaced
+		i := t.Info()
+		b.Key, o.Kind, o.Group, o.Role = i.Key, i.Kind, i.Group, i.Role
 	}
 	return b
 }

@@ -28,7 +28,7 @@ func (c *comparison) equal(what string, got, want any) bool {
 // refusals are what calls return that do nothing.
 var refusals = []error{
 	nil, fairq.ErrKeyFull, fairq.ErrFull, task.ErrNotFound, task.ErrResumed, task.ErrLeaseLost, task.ErrClosed,
-	task.ErrDuplicate, task.ErrGroupCancelled, task.ErrDropped, task.ErrInvalid, task.ErrDeleted,
+	task.ErrDuplicate, task.ErrReplace, task.ErrGroupCancelled, task.ErrDropped, task.ErrInvalid, task.ErrDeleted,
 	task.ErrExpired, task.ErrTaken, task.ErrBlocked, context.DeadlineExceeded,
 }
 

@@ -126,6 +126,51 @@ var uniqueKeyCases = []testCase{
 		q.order("a1")
 		two.returns(nil)
 	}},
+	{"Replace", "the task takes the place of a task with its UniqueKey, if there is one that waits", func(e *env) {
+		for _, o := range []options{{}, {KeepPlace: true}, {MaxInFlightPerKey: 1}, {Quantum: 1}} {
+			o.Capacity = 3
+			q, start := e.openIn(e.store, "queue", o), time.Now()
+			replace := func(name string, o task.PutOptions) task.ID {
+				o.UniqueKey, o.Replace = "x", true
+				return q.one(name, o)
+			}
+			id := replace("a1", task.PutOptions{TTL: second, MaxAttempts: 1})
+			wait := q.waiting()
+			q.put("b1 a2")
+			for i := range 3 { // in vain attempts are forgotten, and there is no room for another task
+				equal(e, "id", replace(fmt.Sprint("a", 7+i), task.PutOptions{TTL: time.Minute}), id)
+			}
+			q.first("a9").fail(errOops)
+			equal(e, "id", replace("a9", task.PutOptions{Delay: 5 * second}), id)
+			i := q.peek(id).Info()
+			e.at("Until", i.Until, start, 5*second)
+			equal(e, "attempts, error and end", [3]any{i.Attempts, i.Err, i.Expires}, [3]any{0, (*task.Error)(nil), time.Time{}})
+			time.Sleep(3 * second)
+			replace("a8", task.PutOptions{Delay: 5 * second}) // the last one decides
+			q.order("b1 a2")
+			waits := q.taking()
+			time.Sleep(5*second - 1)
+			waits.waits()
+			time.Sleep(1)
+			l := got(waits, "a8")
+			wait.waits()
+			again := task.PutOptions{UniqueKey: "x", Replace: true}
+			q.refuses("a1", again, task.ErrDuplicate)
+			l.bury()
+			q.refuses("a1", again, task.ErrReplace)
+			e.ok(q.KickID(ctx, id))
+			for _, other := range []task.PutOptions{{Kind: "k"}, in(task.Member), in(task.AtEnd)} {
+				other.UniqueKey, other.Replace = "x", true
+				q.refuses("a1", other, task.ErrReplace)
+			}
+			q.refuses("b1", again, task.ErrReplace)
+			q.refuses("b1", task.PutOptions{Replace: true}, task.ErrInvalid)
+			_, err := q.Put(ctx, "b", "b1", again)
+			equal(e, "error", err.Error(), fmt.Sprintf(`task: task cannot be replaced: "x" is task %d; its key is "a", not "b"`, id))
+			q.order("a8")
+			e.ok(q.Drop(ctx))
+		}
+	}},
 }
 
 // in is for tasks of group g.

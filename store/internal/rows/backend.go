@@ -110,8 +110,8 @@ func (b *backend) PutOne(ctx context.Context, t driver.New) (driver.ID, *driver.
 
 // said tells whether an error is what the rules say, not one of the database.
 func said(err error) bool {
-	return errors.Is(err, fairq.ErrFull) || errors.Is(err, driver.ErrDuplicate) || errors.Is(err, driver.ErrGroupCancelled) ||
-		errors.Is(err, driver.ErrInvalid)
+	return errors.Is(err, fairq.ErrFull) || errors.Is(err, driver.ErrDuplicate) || errors.Is(err, driver.ErrReplace) ||
+		errors.Is(err, driver.ErrGroupCancelled) || errors.Is(err, driver.ErrInvalid)
 }
 
 // Leave implements [driver.Backend].

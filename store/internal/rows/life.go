@@ -19,7 +19,7 @@ func (u *unit) put(n *driver.New) (driver.ID, error) {
 	}
 	if n.UniqueKey != "" {
 		if r := u.findUniqueKey(n.UniqueKey, false); r != nil {
-			return 0, fmt.Errorf("%w: %q is task %d", driver.ErrDuplicate, n.UniqueKey, r.ID)
+			return u.replace(r, n)
 		}
 	}
 	var g *Group
@@ -54,6 +54,29 @@ func (u *unit) put(n *driver.New) (driver.ID, error) {
 		u.notePut(r, behind)
 	}
 	u.event(driver.EventPut, r, u.now, 0)
+	if r.isDue(u.now) { // its deadline was over
+		u.fire(r)
+	}
+	return driver.ID(r.ID), nil
+}
+
+// replace puts a task in the place of the one with its unique key.
+func (u *unit) replace(r *Row, n *driver.New) (driver.ID, error) {
+	if n.Replace {
+		u.needExclusive()
+		r = u.get(r.ID) // to be changed
+	}
+	t, record := u.life(r), u.record(r)
+	is := record.Info()
+	f, err := t.Replace(n, &is, u.q.costs, u.now)
+	if err != nil {
+		return 0, err
+	}
+	r.TTR, r.MaxAttempts, r.Cost = n.TTR, n.MaxAttempts, n.Cost
+	r.Deadline, r.Metadata = deadline(n.Deadline), encodeMetadata(n.Metadata)
+	if err := u.amend(r, t, &driver.Amendment{Priority: &n.Priority, Payload: &n.Payload}, f); err != nil {
+		return 0, err
+	}
 	if r.isDue(u.now) { // its deadline was over
 		u.fire(r)
 	}
@@ -400,13 +423,14 @@ func (u *unit) amend(r *Row, t *life.Task, a *driver.Amendment, f life.Transitio
 		u.updateFront(r, left, turn{})
 	}
 	r.learnFrom(t)
-	if r.Payload, r.Was = payload, 0; a.Moves(r.Priority) {
+	if r.Payload, r.Was = payload, 0; f.Turn == life.NewPlace {
 		u.reprioritize(r, *a.Priority)
 	}
 	if moves {
 		u.newTurn(r)
 		u.set(r, f.State)
 	}
+	r.Wake = u.life(r).Wake(f.State)
 	u.readAhead = readAhead{}
 	u.insert(r)
 	u.schedule(r.Wake)
