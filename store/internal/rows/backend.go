@@ -326,7 +326,7 @@ func (b *backend) Pause(ctx context.Context, key *string, paused bool) error {
 			u.head.Paused, u.headChanged = paused, true
 		}
 		u.changed = true
-		u.tell(driver.Notifier.Look)
+		u.notify(driver.Notifier.Look)
 		return nil
 	}})
 }
@@ -460,7 +460,7 @@ func (b *backend) Drop(ctx context.Context, unlessTaken bool) error {
 			return false, nil
 		}
 		u.changed, u.dropped = true, true
-		u.tell(driver.Notifier.Dropped)
+		u.notify(driver.Notifier.Dropped)
 		u.onCommit(u.q.forget)
 		return true, nil
 	})

@@ -11,15 +11,14 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// Processes that share a database learn of each other's changes in two ways: a driver that is told
-// calls Store.Changed, and as long as somebody waits here for something that others may do,
-// DB.Changed is polled. Only if there are changes is there a transaction, which calls findChanges;
-// and only if somebody waits, or what all the others do would cost each process a transaction.
-// Changes that nobody waits for are looked at when somebody does, or something is due here: that is
-// within task.Options.Grace, for then the consumers are looked at that might have died.
+// Processes that share a database learn of each other's changes in two ways: a driver that gets
+// notices calls Changed, and while a caller here waits for a change of others, the process polls
+// DB.Changed. After a change, and only while a caller waits, the process makes a transaction,
+// which calls findChanges: otherwise the changes of all others would cost each process a
+// transaction. Other changes are found when a caller begins to wait, or when a change is due here.
+// That is within task.Options.Grace, because then the process looks for consumers that have died.
 
-// Changed says that others have changed something in a queue, or in all if the number is 0. It
-// does not block.
+// Changed reports that others have changed a queue, or any if the number is 0. It does not block.
 func Changed(s *Store, number uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -31,13 +30,14 @@ func Changed(s *Store, number uint64) {
 	}
 }
 
-// lookPause is how long those who want to know when they lose a lease wait for that at most, while
-// others change something all the time. They wait beside their work, each in its process.
+// lookPause is the time within which a process sees the loss of a lease while others change the
+// queue all the time. Workers do not wait for that, so it may take longer than for waiting
+// callers.
 const lookPause = 25 * time.Millisecond
 
-// lookAt returns when to look for what others have changed, 0 if that need not be. Who begins to
-// wait calls wakeToLook after that is so, and Changed does so after there is something: one of the
-// two sees the other.
+// lookAt returns the time to look for changes of others, 0 for never. A caller that begins to wait
+// calls wakeToLook after it has registered, and Changed calls it after it has set others: one of
+// the two sees the other.
 func (q *queue) lookAt() int64 {
 	switch {
 	case !q.others.Load():
@@ -49,29 +49,29 @@ func (q *queue) lookAt() int64 {
 	return 0
 }
 
-// wakeToLook has Tick called when it is time to look.
+// wakeToLook makes the notifiers call Tick when it is time to look.
 func (q *queue) wakeToLook() {
 	if at := q.lookAt(); at != 0 {
 		q.wake(timeOf(at))
 	}
 }
 
-// wake has Tick called at that time.
+// wake makes the notifiers call Tick at that time.
 func (q *queue) wake(at time.Time) {
 	for _, n := range q.notifiers() {
 		n.Due(at)
 	}
 }
 
-// startPolling begins to poll, unless that has begun: somebody waits.
+// startPolling begins to poll, unless it has begun.
 func (q *queue) startPolling() {
 	if q.pollAt.Load() == 0 {
 		q.pollAt.Store(time.Now().Add(q.store.options.Poll).UnixNano())
 	}
 }
 
-// pollOften polls from now on in short intervals, which grow: a transaction of the caller's may be
-// committed soon, and nobody says when.
+// pollOften polls from now on in short intervals, which grow, because a transaction of the
+// caller's may be committed soon without a report.
 func (q *queue) pollOften() {
 	q.pollPause.Store(int64(firstPollPause))
 	at := time.Now().Add(firstPollPause)
@@ -79,8 +79,8 @@ func (q *queue) pollOften() {
 	q.wake(at)
 }
 
-// firstPollPause is how long after a call in a transaction of the caller's its end is first looked
-// for. Each further pause is twice as long as the one before.
+// firstPollPause is the time from a call in a transaction of the caller's to the first poll. Each
+// further pause is twice as long as the one before.
 const firstPollPause = time.Millisecond
 
 // Tick implements driver.Backend.
@@ -110,8 +110,7 @@ func (b *backend) Tick(ctx context.Context) (next time.Time, err error) {
 	return timeOf(sooner(sooner(q.dueAt.Load(), q.pollAt.Load()), q.lookAt())), nil
 }
 
-// askForChanges asks the database whether others have changed something, and says when to ask
-// again.
+// askForChanges asks the database for changes of others, and sets the time to ask again.
 func (q *queue) askForChanges(ctx context.Context) error {
 	q.pollAt.Store(0)
 	changed, err := q.store.db.Changed(ctx)
@@ -134,22 +133,21 @@ func (q *queue) askForChanges(ctx context.Context) error {
 	return nil
 }
 
-// pollLockedAfter is when a taker who has passed over what others have locked looks again.
+// pollLockedAfter is the time after which a take that has passed over locked tasks looks again.
 const pollLockedAfter = 10 * time.Millisecond
 
-// lookAgainIfLocked is called when a take has found nothing more after n tasks. If there are tasks
-// that others have locked, it looks again soon: these may not be taken in the end, and nobody says
-// so.
+// lookAgainIfLocked is called when a take has found nothing more after n tasks. If others have
+// locked tasks, it makes the process look again soon, because these may stay without a report.
 func (u *unit) lookAgainIfLocked(f Filter, n int) {
 	if q := u.q; n == 0 && !u.plan.Exclusive && !u.stopped() && q.waits() && must(u.v.AnyReady(f)) {
 		u.onCommit(func() { time.AfterFunc(pollLockedAfter, func() { Changed(q.store, q.number) }) })
 	}
 }
 
-// findChanges finds out what others have done of that which somebody here waits for.
+// findChanges finds the changes of others for which callers here wait.
 func (u *unit) findChanges() {
-	u.tell(driver.Notifier.Look)
-	u.schedule(must(u.v.Times(u.keysWait())).Wake) // it is for us, if all others have ended by then
+	u.notify(driver.Notifier.Look)
+	u.schedule(must(u.v.Times(u.keysWait())).Wake) // for this process, if all others have ended by then
 	u.findEnds()
 	if u.q.listens() {
 		u.findLostLeases()
@@ -157,17 +155,17 @@ func (u *unit) findChanges() {
 	}
 }
 
-// For those who wait for the ends of tasks, each new outcome is read once (View.Ended), so the cost
-// does not depend on how many tasks are awaited. An outcome can be missed: it is kept for keepEnds
-// only, and another task with the same unique key replaces it. So every checkEnds all tasks that
-// are awaited are looked up, and those that are not there any more have ended.
+// For callers that wait for the ends of tasks, a process reads each new outcome once (View.Ended),
+// so the cost does not depend on the number of awaited tasks. It can miss an outcome, which is
+// kept only for keepEnds and is replaced by another task with the same unique key. So every
+// checkEnds it looks up all awaited tasks, and those that are missing have ended.
 const (
 	keepEnds  = 2 * checkEnds
 	checkEnds = time.Minute
 )
 
-// followEnds has findChanges find all tasks that end from now on. Whoever begins to wait calls it
-// first, and then asks whether the task has ended already: so no end is missed in between.
+// followEnds makes findChanges find all tasks that end from now on. A caller that begins to wait
+// calls it first, and then asks whether the task has ended, so it misses no end in between.
 func (u *unit) followEnds() {
 	if u.q.endsMark == "" && !u.followsEnds {
 		_, mark := must2(u.v.Ended(""))
@@ -213,9 +211,9 @@ func (u *unit) findEnds() {
 	})
 }
 
-// checkLeases forgets leases that did not end by a call of this process, also if nobody listens for
-// that: if callers settle all tasks in transactions of their own, the leases would pile up. It does
-// so when there are twice as many as were left the last time.
+// checkLeases forgets leases that did not end by a call of this process, also if nobody listens
+// for that: if callers settle all tasks in transactions of their own, the leases would pile up. It
+// does so when there are twice as many as were left the last time.
 func (u *unit) checkLeases() {
 	if len(u.q.ownLeases) > u.q.leasesToCheck {
 		u.findLostLeases()
@@ -247,7 +245,7 @@ func (u *unit) findLostLeases() {
 		for _, id := range ids {
 			h := u.q.ownLeases[id]
 			u.leaseEnds(id, h.lease)
-			u.tellEvent(&driver.Event{
+			u.notifyEvent(&driver.Event{
 				Type: cmp.Or(why[id], driver.EventDelete), Time: timeOf(u.now), Task: driver.Info{ID: driver.ID(id), Key: h.key}, Lease: h.lease,
 			})
 		}
@@ -267,7 +265,7 @@ func (u *unit) findCancelledGroups() {
 			groups[h.group] = g
 		}
 		if g != nil && g.Cancelled {
-			u.tellEvent(&driver.Event{
+			u.notifyEvent(&driver.Event{
 				Type: driver.EventCancel, Time: timeOf(u.now), Lease: h.lease,
 				Task: driver.Info{ID: driver.ID(id), Key: h.key, Group: h.group, State: driver.Taken},
 			})

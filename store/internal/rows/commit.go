@@ -151,8 +151,8 @@ const maxCalls = 512
 // call reads and writes of its caller's must not change under it. If it is being committed, the
 // caller waits for commitTime. Then it leaves the call to the others and is told that it is not
 // known whether it was done; what it has taken is handed back. Only a call that binds something of
-// this process to what it has done waits even then. And when all callers have left, the transaction
-// is ended, whatever it waits for.
+// this process to what it has done waits even then. And when all callers have left, the
+// transaction is ended, whatever it waits for.
 type committer struct {
 	store *Store
 
@@ -198,7 +198,7 @@ func (m *committer) do(ctx context.Context, c *call) error {
 	return c.err
 }
 
-// startLocked sees to it that there is a goroutine.
+// startLocked starts the goroutine unless it runs.
 func (m *committer) startLocked() {
 	if !m.runs {
 		m.runs = true
@@ -206,12 +206,13 @@ func (m *committer) startLocked() {
 	}
 }
 
-// commitTime is how long a caller whose context is done waits for a commit that has begun. It takes
-// milliseconds as a rule, and without its end nobody knows whether the call was done.
+// commitTime is the time for which a caller whose context is done waits for a commit that has
+// begun. A commit usually takes milliseconds, and before its end it is unknown whether the call
+// was done.
 const commitTime = 500 * time.Millisecond
 
-// leave ends a call whose caller does not want to wait any more. If it returns nil, the caller must
-// wait nevertheless, until the transaction has ended, or if it is not late yet for commitTime.
+// leave ends a call whose context is done. If it returns nil, the caller must go on waiting: until
+// the transaction has ended, or, unless late is true, for commitTime.
 func (m *committer) leave(c *call, why error, late bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -219,8 +220,9 @@ func (m *committer) leave(c *call, why error, late bool) error {
 		return nil
 	}
 	stays := func(c *call) bool { return c.left == nil }
-	// A call may be over already: then the transaction that runs now is not its.
-	if slices.Contains(m.current, c) && (c.stage == running || !slices.ContainsFunc(m.current, stays)) {
+	// A call may be over already. Then the transaction that is running is another one.
+	isLast := !slices.ContainsFunc(m.current, stays)
+	if slices.Contains(m.current, c) && (c.stage == running || isLast) {
 		m.cancel()
 	}
 	switch {
@@ -233,7 +235,7 @@ func (m *committer) leave(c *call, why error, late bool) error {
 	return nil
 }
 
-// begin returns those of the calls whose callers are still there, for the next try to run them.
+// begin returns the calls whose callers still wait, for the next try to run them.
 func (m *committer) begin(calls []*call, cancel context.CancelFunc) []*call {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -249,7 +251,7 @@ func (m *committer) begin(calls []*call, cancel context.CancelFunc) []*call {
 	return m.current
 }
 
-// claim returns whether a call is still to be run. Then its caller waits until it has been.
+// claim reports whether a caller still waits for its call. Then it waits until the call has run.
 func (m *committer) claim(c *call) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -259,7 +261,7 @@ func (m *committer) claim(c *call) bool {
 	return c.left == nil
 }
 
-// move takes the calls that have come as far as from to another stage.
+// move moves the calls of one stage to another.
 func (m *committer) move(calls []*call, from, to stage) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -270,18 +272,18 @@ func (m *committer) move(calls []*call, from, to stage) {
 	}
 }
 
-// runAll runs what is pending, and what comes meanwhile.
+// runAll runs all pending calls, and further ones until there are none.
 func (m *committer) runAll() {
 	for batch := m.gather(); batch != nil; batch = m.gather() {
 		m.run(batch)
 	}
 }
 
-// errPanic is what the callers get if one of the calls of a transaction panics. Nothing of it has
-// happened.
+// errPanic is the error of all callers if one of the calls of a transaction panics. None of the
+// calls has happened.
 var errPanic = errors.New("rows: a call has panicked in the transaction")
 
-// run runs calls, and tells those who wait for them, also if one of them panics.
+// run runs calls, and wakes their callers, even if one of the calls panics.
 func (m *committer) run(batch []*call) {
 	done := false
 	defer func() {
@@ -300,11 +302,10 @@ func (m *committer) run(batch []*call) {
 	done = true
 }
 
-// gather returns what is pending, nil if nothing is. Those whose calls have just returned are
-// probably about to make the next ones, so it lets them run as long as more calls come of it:
-// that is cheaper than a transaction for each. If there are fewer then than in the last
-// transaction, it may be that the others are still queued on another processor. Who is alone
-// waits for nobody.
+// gather returns the pending calls, nil if there are none. Callers whose calls have just returned
+// probably make the next ones at once, so gather lets them run while new calls come: that is
+// cheaper than a transaction for each. If there are fewer calls than in the last transaction,
+// other callers may still be queued on another processor. A lone call does not wait.
 func (m *committer) gather() []*call {
 	for n := 0; ; {
 		m.mu.Lock()
@@ -325,7 +326,7 @@ func (m *committer) gather() []*call {
 	m.pending = slices.DeleteFunc(m.pending, func(c *call) bool { return c.left != nil })
 	switch {
 	case len(m.joined) > 0:
-		return []*call{} // only these, so that run delivers them
+		return []*call{} // run delivers the joined units
 	case len(m.pending) == 0:
 		m.runs = false
 		return nil
@@ -345,15 +346,15 @@ func (m *committer) gather() []*call {
 	return batch
 }
 
-// failure is what ends a transaction: an error of the database. See must.
+// failure is an error of the database that ends a transaction. See must.
 type failure struct{ error }
 
 // errNotExclusive ends a transaction that finds that it needs the queue for itself.
 var errNotExclusive = errors.New("rows: the queue is needed exclusively")
 
-// must returns the first value. An error of the database ends the transaction, whatever is being
-// done. So it is thrown as a panic, and caught returns it: otherwise nearly each line of the rules
-// would have to pass it on.
+// must returns the first value. An error of the database always ends the transaction, so must
+// throws it as a panic, and caught returns it: otherwise nearly each line of the rules would have
+// to pass it on.
 func must[T any](v T, err error) T {
 	check(err)
 	return v
@@ -365,7 +366,7 @@ func check(err error) {
 	}
 }
 
-// caught calls f, and returns what was thrown in it.
+// caught calls f, and returns the error that must has thrown in it.
 func caught(f func()) (err error) {
 	defer func() {
 		switch v := recover().(type) {
@@ -380,15 +381,16 @@ func caught(f func()) (err error) {
 	return nil
 }
 
-// maxTries is how often a transaction is tried, unless there are pauses and a limit for its time.
+// maxTries is the greatest number of tries of a transaction, unless there are pauses and a time
+// limit.
 const maxTries = 10
 
-// runSome runs calls in a transaction, and returns those that must be run in another one. One that
-// fails by itself is left out of it.
+// runSome runs calls in a transaction, and returns the calls that must run in another one. It
+// leaves out a call that fails by itself.
 //
-// Queues are entered in the order of their numbers, so that processes do not wait for each other
-// in a circle. The queue is needed exclusively if a call finds that out: then all begins again, and
-// stays so for all further tries.
+// The transaction enters queues in the order of their numbers, so that processes do not wait for
+// each other in a circle. If a call finds that it needs its queue exclusively, the transaction
+// begins again, and all further tries are exclusive.
 func (m *committer) runSome(calls []*call) (left []*call) {
 	slices.SortStableFunc(calls, func(a, b *call) int {
 		if a.queue != b.queue {
@@ -403,7 +405,7 @@ func (m *committer) runSome(calls []*call) (left []*call) {
 	defer func() { cancel() }()
 	for try := 1; ; try++ {
 		cancel()
-		var wanted context.Context // as long as not all callers have left
+		var wanted context.Context // until all callers have left
 		wanted, cancel = context.WithCancel(ctx)
 		if calls = m.begin(calls, cancel); len(calls) == 0 {
 			return nil
@@ -425,7 +427,8 @@ func (m *committer) runSome(calls []*call) (left []*call) {
 			}
 		case t.running != nil && len(calls) > 1:
 			t.running.fail(err)
-			calls = slices.DeleteFunc(slices.Clone(calls), func(c *call) bool { return c == t.running })
+			isRunning := func(c *call) bool { return c == t.running }
+			calls = slices.DeleteFunc(slices.Clone(calls), isRunning)
 		default:
 			if t.inDoubt {
 				handBackLater(calls)
@@ -438,12 +441,12 @@ func (m *committer) runSome(calls []*call) (left []*call) {
 	}
 }
 
-// maxPause is how long is waited between two tries at most.
+// maxPause is the longest pause between two tries.
 const maxPause = 200 * time.Millisecond
 
-// again waits until a transaction that has failed is to be tried again, and returns false if it is
-// not. Each time it waits twice as long. A part of that is random, or those who have met would meet
-// again.
+// again waits before the next try of a failed transaction, and returns false if there must be
+// none. Each pause is twice as long as the one before. A part of it is random, because
+// transactions with equal pauses would conflict again.
 func (s *Store) again(ctx context.Context, err error, try int) bool {
 	after, again := s.db.Again(err)
 	_, limited := ctx.Deadline()

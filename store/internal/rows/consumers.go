@@ -11,13 +11,14 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// A consumer is a row with a deadline, which the process where it lives moves on. So leases need no
-// deadlines of their own: those of a consumer are lost when its row is gone. Two things must never
-// happen: that a task is taken for a consumer that others have just ended, for nobody would hand it
-// back (see alive); and that a consumer that was resumed elsewhere goes on here (see epoch).
+// A consumer is a row with a deadline, which the process of the consumer moves on. So leases need
+// no deadlines of their own: the leases of a consumer are lost when its row is gone. Two things
+// must never happen. A task must not be taken for a consumer that another process has just ended,
+// because no call would hand it back (see alive). And a consumer that was resumed in another
+// process must not go on here (see epoch).
 
-// ownConsumer returns the consumer of a handle, which lives here, and makes it known if it is not.
-// It returns ErrResumed if the consumer is somebody else's now.
+// ownConsumer returns the consumer of a handle in this process, and registers it if it is unknown.
+// It returns ErrResumed if the consumer was resumed elsewhere.
 func (u *unit) ownConsumer(h driver.Handle) (*ownConsumer, error) {
 	if c := u.q.ownConsumers[h.ID]; c != nil && c.epoch == h.Epoch && u.now < c.deadline && u.alive(c) {
 		return c, nil
@@ -28,25 +29,26 @@ func (u *unit) ownConsumer(h driver.Handle) (*ownConsumer, error) {
 		u.onCommit(func() { u.q.part(h) })
 		return nil, driver.ErrResumed
 	}
-	if row == nil || len(must(u.v.Renew([]uint64{row.Number}, deadline))) == 0 { // others have just expired it
+	// Renew returns nothing if another process has just expired the consumer.
+	if row == nil || len(must(u.v.Renew([]uint64{row.Number}, deadline))) == 0 {
 		row = must(u.v.AddConsumer(h.ID, h.Epoch, deadline))
 	}
 	return u.join(row), nil
 }
 
-// join makes a consumer, which was just made or renewed, one that lives here.
+// join registers a consumer, which was just made or renewed, as one of this process.
 func (u *unit) join(row *Consumer) *ownConsumer {
 	c := &ownConsumer{row.Number, row.Epoch, life.Plus(u.now, u.q.lifetime())}
 	u.onCommit(func() { u.q.join(row.Name, c) })
 	return c
 }
 
-// alive tells whether a consumer of this process is still there. If so, nobody else can end it
-// before the end of the transaction: they could not hand back what is taken for it here, since they
-// do not see that yet.
+// alive reports whether a consumer of this process still has its row. If so, no other transaction
+// can end the consumer before the end of this one, because it could not see, and hand back, the
+// tasks that are taken for it here.
 func (u *unit) alive(c *ownConsumer) bool {
-	if !u.head.alive[c.number] { // else nobody else has written anything since
-		numbers := u.plan.Alive // which were read at once
+	if !u.head.alive[c.number] { // else no other process has written since
+		numbers := u.plan.Alive // which were read ahead
 		if !slices.Contains(numbers, c.number) {
 			numbers = []uint64{c.number}
 		}
@@ -73,18 +75,18 @@ func (q *queue) part(h driver.Handle) {
 	}
 }
 
-// lifetime is how long a consumer lives that is not renewed: Grace, but a second at least, or a
-// queue with a very short one would do nothing but renew.
+// lifetime returns the time for which a consumer lives without renewal: Grace, but at least a
+// second, because a queue with a very short Grace would do nothing but renew.
 func (q *queue) lifetime() time.Duration { return max(q.settings.Grace, time.Second) }
 
-// renewalOf returns when consumers with that deadline are to be renewed: after a third of their
+// renewalOf returns the time to renew consumers with that deadline: after a third of their
 // lifetime, so that one renewal may fail.
 func (q *queue) renewalOf(deadline int64) int64 { return deadline - int64(q.lifetime())/3*2 }
 
-// renewConsumers renews all consumers of this process at once, if it is time. Those that others
-// have expired meanwhile, because this process was away for too long, are made known again with
-// nothing to hold. If this process was that late, others may have been so too, for the same reason:
-// for half a lifetime it expires none of theirs.
+// renewConsumers renews all consumers of this process at once, if it is time. If this process was
+// away for too long, others have expired some of them: it registers these again, without tasks.
+// For the same reason other processes may be late too, so this one expires none of their consumers
+// for half a lifetime.
 func (u *unit) renewConsumers() {
 	q := u.q
 	if q.renewAt == 0 || q.renewAt > u.now {
@@ -101,10 +103,10 @@ func (u *unit) renewConsumers() {
 	alive := must(u.v.Renew(numbers, deadline))
 	slices.Sort(alive)
 	for name, c := range q.ownConsumers {
-		if _, ok := slices.BinarySearch(alive, c.number); !ok { // others have expired or resumed it
+		if _, ok := slices.BinarySearch(alive, c.number); !ok { // expired or resumed by another process
 			c.deadline = 0
 			if _, err := u.ownConsumer(driver.Handle{ID: name, Epoch: c.epoch}); err != nil {
-				u.tell(driver.Notifier.Look) // so that those who wait see that too
+				u.notify(driver.Notifier.Look) // so that waiting callers see it
 			}
 		}
 	}
@@ -116,8 +118,8 @@ func (u *unit) renewConsumers() {
 	})
 }
 
-// leaveConsumer ends a consumer: if grace is 0 at once, else if it does not come back in time. If
-// it is not done, what is left is for another transaction.
+// leaveConsumer ends a consumer: at once if grace is 0, else if it does not come back in time. If
+// done is false, the rest is for another transaction.
 func (u *unit) leaveConsumer(h driver.Handle, grace time.Duration) (done bool, err error) {
 	u.onCommit(func() { u.q.part(h) })
 	row := must(u.v.Consumer(h.ID))
@@ -143,16 +145,16 @@ func (u *unit) leaveConsumer(h driver.Handle, grace time.Duration) (done bool, e
 	return true, nil
 }
 
-// forgetOwnConsumer makes later calls in this transaction that take for a consumer look it up
-// again.
+// forgetOwnConsumer makes later calls in this transaction look up the consumer again.
 func (u *unit) forgetOwnConsumer(name string) {
 	if c := u.q.ownConsumers[name]; c != nil {
 		c.deadline = 0
 	}
 }
 
-// endConsumer ends a consumer whose tasks were handed back. Those that others have locked were
-// passed over: a transaction that settles them may be rolled back. Then it is tried again later.
+// endConsumer ends a consumer whose tasks were handed back. If some tasks were passed over because
+// another transaction has locked them, that one may be rolled back, so endConsumer is tried again
+// later.
 func (u *unit) endConsumer(number uint64) {
 	if !u.q.store.traits.Exclusive && len(must(u.v.Leases(number))) > 0 {
 		until := life.Plus(u.now, lockedPause)
@@ -163,8 +165,8 @@ func (u *unit) endConsumer(number uint64) {
 	check(u.v.DeleteConsumer(number))
 }
 
-// handBackAll hands back what a consumer holds, as much as one transaction may, and tells whether
-// that was all. The attempts do not count.
+// handBackAll hands back the tasks of a consumer, as many as one transaction may, and reports
+// whether these were all. The attempts do not count.
 func (u *unit) handBackAll(number uint64) (done bool) {
 	wanted := u.room(pageSize)
 	return u.eachOf(must(u.v.TakenBy(number, wanted, u.needsPayload())), wanted, u.handBack)
@@ -182,23 +184,24 @@ func (u *unit) returnAll(h driver.Handle) (done bool, err error) {
 	}
 }
 
-// handBack hands a task back whose consumer is gone. The attempt does not count.
+// handBack hands back a task of a consumer that is gone. The attempt does not count.
 func (u *unit) handBack(r *Row) {
 	u.charge(r, (*life.Wait).Refund)
 	t := u.life(r)
 	u.applyTransition(r, t, t.Return(u.now, &u.stats), u.now)
 }
 
-// rejoin begins the next epoch of a consumer, and returns it with what it holds, by new leases. It
-// gets a new number, so those who had it before do not find the old one any more. Where a
-// transaction may not write all that may be held, held is nil.
+// rejoin begins the next epoch of a consumer, and returns it with its tasks, which get new leases.
+// The consumer gets a new number, so that its former owner does not find the old one. If a
+// transaction may not write all rows that the consumer may hold, held is nil.
 func (u *unit) rejoin(name string) (c *ownConsumer, held []driver.Record, err error) {
 	old := must(u.v.Consumer(name))
 	deadline := life.Plus(u.now, u.q.lifetime())
-	if old == nil || old.Deadline <= u.now || len(must(u.v.Renew([]uint64{old.Number}, deadline))) == 0 { // it has just expired
+	if old == nil || old.Deadline <= u.now ||
+		len(must(u.v.Renew([]uint64{old.Number}, deadline))) == 0 { // it has just expired
 		return nil, nil, fmt.Errorf("%w: consumer %q", driver.ErrNotFound, name)
 	}
-	check(u.v.DeleteConsumer(old.Number)) // this waits for those who are taking something for it
+	check(u.v.DeleteConsumer(old.Number)) // this waits for transactions that take tasks for it
 	u.forgetOwnConsumer(name)
 	c = u.join(must(u.v.AddConsumer(name, old.Epoch+1, deadline)))
 	w := &work{What: moveLeases, From: old.Number, To: c.number}
@@ -208,13 +211,13 @@ func (u *unit) rejoin(name string) (c *ownConsumer, held []driver.Record, err er
 		rows, _ := u.moveLeases(w, math.MaxInt)
 		held = u.resumed(name, rows)
 	}
-	u.tell(driver.Notifier.Look) // those who wait with the old epoch are to find out
+	u.notify(driver.Notifier.Look) // callers that wait with the old epoch must see it
 	u.changed = true
 	return c, held, nil
 }
 
-// moveLeases gives up to n tasks of a consumer that was resumed to the one that it is now, and tells
-// whether these were all. Where a transaction may not write that many, nobody wants their payloads.
+// moveLeases gives up to n tasks of a resumed consumer to its new number, and reports whether
+// these were all. If a transaction may not write that many, no caller needs their payloads.
 func (u *unit) moveLeases(w *work, n int) (rows []*Row, done bool) {
 	rows = must(u.v.TakenBy(w.From, min(n, driver.MaxBatch*pageSize), !u.limited()))
 	if !u.q.store.traits.Exclusive && !u.limited() {
@@ -223,7 +226,7 @@ func (u *unit) moveLeases(w *work, n int) (rows []*Row, done bool) {
 	return rows, u.eachOf(rows, n, func(r *Row) { u.lease(r, w.To) })
 }
 
-// resumed tells what a consumer holds that was resumed here.
+// resumed returns the tasks of a consumer that was resumed here.
 func (u *unit) resumed(name string, rows []*Row) []driver.Record {
 	records := make([]driver.Record, len(rows))
 	for i, r := range rows {
@@ -234,7 +237,7 @@ func (u *unit) resumed(name string, rows []*Row) []driver.Record {
 	return records
 }
 
-// lease gives a task that is taken another lease.
+// lease gives a taken task another lease.
 func (u *unit) lease(r *Row, consumer uint64) {
 	old := r.Since
 	u.leaseEnds(r.ID, old)
@@ -243,8 +246,8 @@ func (u *unit) lease(r *Row, consumer uint64) {
 	u.event(driver.EventResume, r, u.now, old)
 }
 
-// waitForLocked adds to rows what the consumer holds but others have locked, and waits for these:
-// a transaction of a process that has just died may still be there for a moment.
+// waitForLocked adds to rows the tasks of the consumer that other transactions have locked, and
+// waits for these: a transaction of a process that has just died may remain for a moment.
 func (u *unit) waitForLocked(consumer uint64, rows []*Row) []*Row {
 	left := must(u.v.Leases(consumer))
 	for _, r := range rows {
@@ -259,8 +262,8 @@ func (u *unit) waitForLocked(consumer uint64, rows []*Row) []*Row {
 	return rows
 }
 
-// handBackInDoubt hands back what was taken in transactions of which it is not known whether they
-// were committed: those who called have got an error, so nobody works on it.
+// handBackInDoubt hands back tasks that were taken in transactions whose commit is unknown. Their
+// callers have got an error, so no worker has the tasks.
 func (u *unit) handBackInDoubt() {
 	for id, lease := range u.q.inDoubt {
 		if r := u.leased(driver.Lease{ID: driver.ID(id), Number: lease}); r != nil {
@@ -270,8 +273,8 @@ func (u *unit) handBackInDoubt() {
 	u.onCommit(func() { clear(u.q.inDoubt) })
 }
 
-// expireConsumers hands back what consumers hold that did not come back in time, and ends them. It
-// works on as many rows as left says, and returns how many of these it has not used.
+// expireConsumers hands back the tasks of consumers that did not come back in time, and ends them.
+// It works on up to left rows, and returns how many more it could have worked on.
 func (u *unit) expireConsumers(left int) int {
 	if left <= 0 {
 		return left

@@ -8,9 +8,9 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// tell has all who have the queue open told something once the transaction is committed, in the
-// order of these calls. If it is not, they are told nothing.
-func (u *unit) tell(f func(driver.Notifier)) {
+// notify makes the commit call f for all notifiers of the queue, in the order of the calls of
+// notify. After a rollback f is not called.
+func (u *unit) notify(f func(driver.Notifier)) {
 	u.notices = append(u.notices, func(all []driver.Notifier) {
 		for _, n := range all {
 			f(n)
@@ -18,9 +18,10 @@ func (u *unit) tell(f func(driver.Notifier)) {
 	})
 }
 
-// tellEvent tells an event; that the group of a lease of this process is cancelled only once, for
-// findCancelledGroups may find what the same transaction has cancelled.
-func (u *unit) tellEvent(e *driver.Event) {
+// notifyEvent makes the commit report an event. It reports the EventCancel of a lease of this
+// process only once, because findCancelledGroups may find a group that the same transaction has
+// cancelled.
+func (u *unit) notifyEvent(e *driver.Event) {
 	u.notices = append(u.notices, func(all []driver.Notifier) {
 		id, leases := uint64(e.Task.ID), u.q.ownLeases
 		if h := leases[id]; e.Type == driver.EventCancel && h.lease == e.Lease {
@@ -38,24 +39,26 @@ func (u *unit) tellEvent(e *driver.Event) {
 
 // leaseBegins notes that a consumer of this process holds a task from now on.
 func (u *unit) leaseBegins(r *Row) {
-	u.begun = append(u.begun, ownLease{id: r.ID, lease: r.Since, consumer: r.Consumer, key: r.Key, group: r.Group})
+	u.begun = append(u.begun, ownLease{
+		id: r.ID, lease: r.Since, consumer: r.Consumer, key: r.Key, group: r.Group,
+	})
 }
 
-// leaseEnds notes that a lease is over, whoever had it.
+// leaseEnds notes that a lease of any process is over.
 func (u *unit) leaseEnds(id, lease uint64) {
 	u.over = append(u.over, driver.Lease{ID: driver.ID(id), Number: lease})
 }
 
-// canBeTaken notes that a task can be taken that could not be before.
+// canBeTaken notes that a task has become takeable.
 func (u *unit) canBeTaken(r *Row) {
 	if !u.head.Paused {
 		priority, kind := r.Priority, r.Kind
-		u.tell(func(n driver.Notifier) { n.Ready(priority, kind) })
+		u.notify(func(n driver.Notifier) { n.Ready(priority, kind) })
 	}
 }
 
 func (u *unit) ended(id uint64, o Outcome) {
-	u.tell(func(n driver.Notifier) { n.Ended(driver.ID(id), o.error()) })
+	u.notify(func(n driver.Notifier) { n.Ended(driver.ID(id), o.error()) })
 }
 
 func (o *Outcome) error() error {
@@ -66,23 +69,27 @@ func (o *Outcome) error() error {
 }
 
 // results are the outcomes of tasks that have not failed.
-var results = [...]error{Acked: nil, Deleted: driver.ErrDeleted, Expired: driver.ErrExpired, Dropped: driver.ErrDropped}
+var results = [...]error{
+	Acked: nil, Deleted: driver.ErrDeleted, Expired: driver.ErrExpired, Dropped: driver.ErrDropped,
+}
 
-// event notes what happened to a task, if somebody wants to know.
+// event notes an event of a task, if the queue has listeners.
 func (u *unit) event(what driver.EventType, r *Row, now int64, lease uint64) {
 	if u.listens {
 		record := u.record(r)
-		u.tellEvent(&driver.Event{Type: what, Time: timeOf(now), Lease: lease, Task: record.Info()})
+		u.notifyEvent(&driver.Event{Type: what, Time: timeOf(now), Lease: lease, Task: record.Info()})
 	}
 }
 
-// wantsExpired tells whether somebody wants to know what has expired; who is just opening the queue
-// does too, for nobody else will be told.
+// wantsExpired reports whether a notifier wants expired tasks. It asks the notifiers that are
+// opening the queue in this transaction too, because no other call will report its expired tasks
+// to them.
 func (u *unit) wantsExpired() bool {
-	return u.q.any(driver.Notifier.WantsExpired) || slices.ContainsFunc(u.opening, driver.Notifier.WantsExpired)
+	return u.q.any(driver.Notifier.WantsExpired) ||
+		slices.ContainsFunc(u.opening, driver.Notifier.WantsExpired)
 }
 
-// expired notes that a task has expired, for one of those who want to know.
+// expired notes that a task has expired, for the first notifier that wants it.
 func (u *unit) expired(r *Row) {
 	if u.wantsExpired() {
 		record := u.record(r)
@@ -94,13 +101,14 @@ func (u *unit) expired(r *Row) {
 	}
 }
 
-// record tells about a task.
+// record returns the Record of a task.
 func (u *unit) record(r *Row) driver.Record {
 	record := driver.Record{
-		ID: driver.ID(r.ID), Key: r.Key, Kind: r.Kind, Priority: r.Priority, Attempts: r.Attempts, Payload: r.Payload,
+		ID: driver.ID(r.ID), Key: r.Key, Kind: r.Kind, Priority: r.Priority, Attempts: r.Attempts,
+		Payload: r.Payload,
 		Details: driver.Details{
-			Created: r.Created, ReadyAt: r.ReadyAt, Until: r.Until, Expires: r.Expires, TTR: r.TTR, Cost: r.Cost,
-			MaxAttempts: int32(r.MaxAttempts), State: r.State,
+			Created: r.Created, ReadyAt: r.ReadyAt, Until: r.Until, Expires: r.Expires, TTR: r.TTR,
+			Cost: r.Cost, MaxAttempts: int32(r.MaxAttempts), State: r.State,
 		},
 	}
 	if r.State == driver.Taken {
@@ -112,16 +120,17 @@ func (u *unit) record(r *Row) driver.Record {
 	if r.Consumer != 0 {
 		record.Consumer = u.consumerName(r.Consumer)
 	}
-	if r.UniqueKey != "" || r.Group != "" || r.Role != 0 || r.Deadline != 0 || r.Err != nil || r.Metadata != "" {
+	if r.UniqueKey != "" || r.Group != "" || r.Role != 0 || r.Deadline != 0 || r.Err != nil ||
+		r.Metadata != "" {
 		record.Rare = &driver.Rare{
-			UniqueKey: r.UniqueKey, Group: r.Group, Role: r.Role, Deadline: timeOfDeadline(r.Deadline), Err: r.Err,
-			Metadata: decodeMetadata(r.Metadata),
+			UniqueKey: r.UniqueKey, Group: r.Group, Role: r.Role, Deadline: timeOfDeadline(r.Deadline),
+			Err: r.Err, Metadata: decodeMetadata(r.Metadata),
 		}
 	}
 	return record
 }
 
-// encodeMetadata returns metadata as it is in a [Row].
+// encodeMetadata returns metadata in the form of a [Row].
 func encodeMetadata(m map[string]string) string {
 	if m == nil {
 		return ""
@@ -143,14 +152,16 @@ func (u *unit) consumerName(number uint64) string {
 	return must(u.v.ConsumerNames([]uint64{number}))[number]
 }
 
-// notifiers returns those of all who have the queue open here.
+// notifiers returns the notifiers of all Queues of this process that have the queue open.
 func (q *queue) notifiers() []driver.Notifier {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.openBy
 }
 
-func (q *queue) any(f func(driver.Notifier) bool) bool { return slices.ContainsFunc(q.notifiers(), f) }
+func (q *queue) any(f func(driver.Notifier) bool) bool {
+	return slices.ContainsFunc(q.notifiers(), f)
+}
 
 func (q *queue) listens() bool {
 	return q.any(func(n driver.Notifier) bool { return n.Interest().Listens() })
@@ -160,7 +171,7 @@ func (q *queue) waits() bool {
 	return q.any(func(n driver.Notifier) bool { return n.Interest().Waits() })
 }
 
-// awaited returns the tasks whose end somebody waits for.
+// awaited returns the tasks for whose end callers wait.
 func (q *queue) awaited() (ids []uint64) {
 	for _, n := range q.notifiers() {
 		for _, id := range n.Awaited() {
@@ -170,10 +181,10 @@ func (q *queue) awaited() (ids []uint64) {
 	return ids
 }
 
-// deliver does what must wait for the commit: it changes what this process knows of the queue, and
-// tells those who have it open what has happened. In this order: whoever is told makes his next
-// call perhaps at once, and that must find what is known to be right. Only the committer's leader
-// comes here, one at a time, so the queue needs no lock.
+// deliver makes the changes that must wait for the commit: it updates the state of the queue in
+// this process, and then calls the notifiers. A notified caller may make its next call at once,
+// and that call must find the new state. Only the committer's goroutine calls deliver, so the
+// queue needs no lock.
 func (u *unit) deliver() {
 	q := u.q
 	if u.advanced {
@@ -190,10 +201,10 @@ func (u *unit) deliver() {
 	q.stats = u.stats
 	q.mu.Unlock()
 	all := q.notifiers()
-	for _, tell := range u.notices {
-		tell(all)
+	for _, notify := range u.notices {
+		notify(all)
 	}
-	for _, l := range u.over { // after the notices, which look whether something was told before
+	for _, l := range u.over { // after the notices, which check what was reported before
 		if id := uint64(l.ID); q.ownLeases[id].lease == l.Number {
 			delete(q.ownLeases, id)
 		}
@@ -212,7 +223,7 @@ func (u *unit) deliver() {
 	}
 }
 
-// forget lets the store know no more of the queue, which was dropped.
+// forget removes the queue, which was dropped, from the store.
 func (q *queue) forget() {
 	q.dropped = true
 	q.store.mu.Lock()
@@ -220,10 +231,11 @@ func (q *queue) forget() {
 	delete(q.store.queues, q.number)
 }
 
-// gone tells those who have the queue open that it was dropped by others, and returns ErrDropped.
+// gone reports to the notifiers that another process has dropped the queue, and returns
+// ErrDropped.
 func (q *queue) gone() error {
 	switch {
-	case q.joined: // or the transaction is one of another database
+	case q.joined: // or the transaction belongs to another database
 		Changed(q.store, q.number)
 	case !q.dropped:
 		q.forget()

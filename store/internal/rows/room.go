@@ -44,7 +44,7 @@ func (u *unit) updateCrowded(counted int) {
 // noteRoom notes that there is room if a task goes from a state that counts to one that does not.
 func (u *unit) noteRoom(r *Row, to driver.State) {
 	if s := &u.q.settings; s.KeyCapacity < fairq.MaxLen && s.Counts(r.Was) && !s.Counts(to) {
-		u.tell(func(n driver.Notifier) { n.Room(r.Key) })
+		u.notify(func(n driver.Notifier) { n.Room(r.Key) })
 		u.changed = true
 	}
 }

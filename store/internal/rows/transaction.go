@@ -11,16 +11,16 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// transaction is one try to run calls together. If it fails, all that it has changed in memory is
-// in its units, and is forgotten with them.
+// transaction is one try to run calls together. All its changes in memory are in its units, so
+// that a failed try leaves nothing behind.
 type transaction struct {
 	store     *Store
 	committer *committer // nil in a transaction of the caller's
 	calls     []*call
 	exclusive bool
-	running   *call   // the one that is running
+	running   *call   // the call that is running
 	inDoubt   bool    // it may have been committed
-	left      []*call // those that were not run: see work and unit.isFull
+	left      []*call // calls that were not run: see work and unit.isFull
 	units     []*unit
 }
 
@@ -30,7 +30,7 @@ func (t *transaction) run(ctx context.Context) error {
 		return err
 	}
 	done := false
-	defer func() { // also if it panics
+	defer func() { // even after a panic
 		if !done {
 			tx.Rollback()
 		}
@@ -42,7 +42,7 @@ func (t *transaction) run(ctx context.Context) error {
 		}
 		t.running = nil
 		t.committer.move(t.calls, running, committing)
-		check(ctx.Err()) // a caller has left, so the others' calls run again without it
+		check(ctx.Err()) // a caller has left, so the other calls run again without it
 		if err := tx.Commit(); err != nil {
 			if _, again := t.store.db.Again(err); !again { // else nothing has happened
 				t.inDoubt = true
@@ -55,9 +55,9 @@ func (t *transaction) run(ctx context.Context) error {
 	return err
 }
 
-// handBackLater has handed back what calls have taken, if it is there, because their callers have
-// got an error and know nothing of the leases: nobody would work on these tasks until the consumer
-// ends.
+// handBackLater makes the next transaction hand back the tasks that calls have taken, if these
+// calls were committed. Their callers have got an error and do not know the leases, so no worker
+// would have the tasks until the consumer ends.
 func handBackLater(calls []*call) {
 	for _, c := range calls {
 		for _, l := range c.taken {
@@ -88,9 +88,9 @@ func byQueue(calls []*call) func(func([]*call) bool) {
 }
 
 // enter runs the calls of a queue. First come the settings, on which all else depends; then work
-// that is left, for nobody may see what is half done; then what is due, so that no call finds a
-// task as it should not be any more; and then, as all of that may change it, what was read ahead
-// for the calls.
+// that is left, because no call may see it half done; then due changes, so that no call finds a
+// task in an outdated state; and then the rows that were read ahead for the calls, because all of
+// that may change them.
 func (t *transaction) enter(tx Tx, calls []*call) {
 	q := calls[0].queue
 	alone := t.exclusive || q.exclusive || t.store.traits.Exclusive
@@ -160,7 +160,7 @@ func (t *transaction) enter(tx Tx, calls []*call) {
 	}
 }
 
-// deliver tells what has happened.
+// deliver delivers all units.
 func (t *transaction) deliver() {
 	for _, u := range t.units {
 		u.deliver()
@@ -172,14 +172,15 @@ func (t *transaction) deliver() {
 	}
 }
 
-// errJoin says that a call cannot be a part of a transaction of the caller's.
+// errJoin is the error of a call that cannot be a part of a transaction of the caller's.
 var errJoin = &driver.FieldError{
 	Field: "the context", Value: "one with a transaction",
-	Limit: "one without, for only calls that put, settle, change or show tasks can be part of one",
+	Limit: "one without, because only calls that put, settle, change or show tasks can be part of one",
 }
 
-// runJoined runs a call in a transaction of the caller's. What is known of the queue here is not
-// touched before that is committed. If nobody will say when that is, others' changes are polled.
+// runJoined runs a call in a transaction of the caller's. It leaves the state of the queue in this
+// process alone until that is committed. If only the caller knows of the commit, runJoined makes
+// the process poll for changes.
 func (s *Store) runJoined(ctx context.Context, own *driver.Tx, c *call) error {
 	if !c.joins {
 		return errJoin
@@ -187,7 +188,7 @@ func (s *Store) runJoined(ctx context.Context, own *driver.Tx, c *call) error {
 	known := c.queue
 	q := newQueue(s, known.number, known.name, settings{Settings: c.backend.wanted})
 	q.joined, q.openBy, c.queue = true, known.notifiers(), q
-	alone := !s.traits.Undo // what is found out later could not be undone
+	alone := !s.traits.Undo // a need for exclusive entry that shows later could not be undone
 	for try := 1; ; try++ {
 		tx, err := s.db.Joined(ctx)
 		if err != nil {
@@ -205,7 +206,7 @@ func (s *Store) runJoined(ctx context.Context, own *driver.Tx, c *call) error {
 			}
 			return c.err
 		}
-		tx.Rollback() // what the call did, not what the caller did before
+		tx.Rollback() // the changes of the call, and not those of the caller
 		switch {
 		case errors.Is(err, errNotExclusive) && !alone:
 			alone = true
@@ -215,8 +216,8 @@ func (s *Store) runJoined(ctx context.Context, own *driver.Tx, c *call) error {
 	}
 }
 
-// joinedCommitted has the units delivered of a call that has run at that time in a transaction of
-// the caller's, which is committed now. The committer does so, before its next transaction.
+// joinedCommitted makes the committer deliver, before its next transaction, the units of a call
+// that ran at that time in a transaction of the caller's, which is now committed.
 func (q *queue) joinedCommitted(units []*unit, run time.Time) {
 	m := q.committer
 	m.mu.Lock()
@@ -235,7 +236,7 @@ func (m *committer) deliverJoined() {
 	m.joined = nil
 	m.mu.Unlock()
 	for _, u := range units {
-		counted := reflect.ValueOf(&u.stats).Elem() // in this unit alone
+		counted := reflect.ValueOf(&u.stats).Elem() // only in this unit
 		for i := range counted.NumField() {
 			if f := counted.Field(i); f.CanUint() {
 				f.SetUint(f.Uint() + reflect.ValueOf(u.q.stats).Field(i).Uint())
@@ -245,6 +246,6 @@ func (m *committer) deliverJoined() {
 	}
 }
 
-// maxTriesJoined is how often a call in a transaction of the caller's is tried. The rest of that
-// keeps its locks, so of a deadlock the same may come again.
+// maxTriesJoined is the greatest number of tries of a call in a transaction of the caller's. The
+// rest of that transaction keeps its locks, so a deadlock may come again.
 const maxTriesJoined = 3

@@ -339,7 +339,7 @@ func (u *unit) endWait(key string) {
 	case k.Until == 0 || k.Until > u.now || !u.changeKey(key, func(*Key) {}):
 		return
 	case key == allKeys:
-		u.tell(driver.Notifier.Look)
+		u.notify(driver.Notifier.Look)
 	default:
 		u.updateKey(key)
 	}
@@ -367,7 +367,7 @@ func (u *unit) charge(r *Row, change func(w *life.Wait, rate driver.Rate, tokens
 		}
 		if u.changeKey(key, func(k *Key) { change(&k.Wait, rate, u.tokens(r), u.now) }) &&
 			key == allKeys {
-			u.tell(driver.Notifier.Look)
+			u.notify(driver.Notifier.Look)
 			u.changed = true
 		}
 	}
