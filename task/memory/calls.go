@@ -32,9 +32,9 @@ func (q *queue) Put(_ context.Context, tasks []driver.New, ids []driver.ID) (n i
 	return len(tasks), evicted, nil
 }
 
-// PutOne implements [driver.Backend]. It allocates nothing but what stays. Calls of one task are
-// methods of backend itself, for one of the queue would be called through a wrapper that copies what
-// it is given.
+// PutOne implements [driver.Backend]. It allocates only memory that the task keeps. Calls for one
+// task are methods of backend itself, because methods of the embedded queue would be called
+// through a wrapper that copies their arguments.
 func (b *backend) PutOne(_ context.Context, n driver.New) (id driver.ID, evicted *driver.Record, err error) {
 	q := b.queue
 	now := q.now()
@@ -367,7 +367,7 @@ func (q *queue) each(o *driver.ListOptions, f func(*item), more func() bool) err
 	return nil
 }
 
-// isOf tells whether a task is one of those that are asked for.
+// isOf reports whether the options select a task.
 func (it *item) isOf(o *driver.ListOptions) bool {
 	return (o.State == 0 || it.State == o.State) && (o.Key == nil || it.key.name == *o.Key) &&
 		(o.Kind == nil || it.kind == *o.Kind) && (o.Group == "" || it.groupName() == o.Group)

@@ -9,13 +9,13 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// consumer is one who takes tasks.
+// consumer is a consumer of tasks.
 type consumer struct {
 	driver.Handle
 	leases   list  // in the order in which they were taken
-	deadline int64 // when they are lost; 0 if it has not left
-	left     int   // how many had left before it did
-	index    int32 // in the heap of those that have left
+	deadline int64 // the time at which they are lost; 0 if it has not left
+	left     int   // the number of consumers that had left before
+	index    int32 // in queue.leaving
 }
 
 func (a *consumer) before(b *consumer) bool {
@@ -23,7 +23,7 @@ func (a *consumer) before(b *consumer) bool {
 }
 func (a *consumer) at() *int32 { return &a.index }
 
-// consumer returns the consumer of a handle, unless that has an epoch which is over.
+// consumer returns the consumer of a handle, or ErrResumed if its epoch is over.
 func (q *queue) consumer(h driver.Handle) (*consumer, error) {
 	c := q.consumers[h.ID]
 	if c == nil {
@@ -36,7 +36,7 @@ func (q *queue) consumer(h driver.Handle) (*consumer, error) {
 	return c, nil
 }
 
-// consumerOf returns that of a taker. As a rule it is the one that has taken something last.
+// consumerOf returns the consumer of a taker, which is usually the last one that has taken a task.
 func (q *queue) consumerOf(by *driver.Taker) (c *consumer, err error) {
 	if c = q.consumerTaking; by == q.taker && c.Epoch == by.Epoch {
 		return c, nil
@@ -106,7 +106,7 @@ func (q *queue) forgetConsumer(c *consumer) {
 	q.cancelLeave(c)
 }
 
-// cancelLeave takes a consumer out of those that have left.
+// cancelLeave takes a consumer out of queue.leaving.
 func (q *queue) cancelLeave(c *consumer) {
 	if c.deadline != 0 {
 		q.leaving.remove(c)
@@ -122,7 +122,7 @@ func (q *queue) Rejoin(_ context.Context, id string) (epoch uint64, held []drive
 	}
 	defer q.exit()
 	c := q.consumers[id]
-	if c == nil || c.deadline != 0 && c.deadline <= now { // so many are due that it is not its turn yet
+	if c == nil || c.deadline != 0 && c.deadline <= now { // it is due, and other due changes come first
 		return 0, nil, fmt.Errorf("%w: consumer %q", driver.ErrNotFound, id)
 	}
 	q.cancelLeave(c)
@@ -135,6 +135,6 @@ func (q *queue) Rejoin(_ context.Context, id string) (epoch uint64, held []drive
 		q.event(driver.EventResume, it, now, old)
 		held = append(held, q.record(it))
 	}
-	q.look() // whoever waits for the consumer of before sees that it is over
+	q.look() // so that waiting calls of the former owner see the new epoch
 	return c.Epoch, held, nil
 }

@@ -88,8 +88,8 @@ func (q *queue) leaveGroup(it *item, g *group, now int64) {
 	}
 }
 
-// endGroup ends a group if it is time: of its tasks it makes ready those that are for this end, and
-// removes the rest.
+// endGroup ends a group if it is time: it makes the tasks for this kind of end ready, and removes
+// the others.
 func (q *queue) endGroup(g *group, now int64) {
 	ends := g.End()
 	if g.Tasks == 0 {

@@ -9,24 +9,24 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// inbox has tasks that were put without the lock of the queue. To accept a plain task takes no more
-// than an id and room, so those who put need not wait for those who take and settle, and do not
-// fetch what these work with into another cache. Each call that locks the queue adds what is in the
-// inbox before it does anything else, and no more task gets in while others are put in another way.
-// So it is as if each task had been added when it was put.
+// inbox has tasks that were put without the lock of the queue. A plain task needs only an id and
+// room, so a Put need not wait for calls that take and settle, and does not fetch their memory
+// into another cache. Each call that locks the queue first adds the tasks of the inbox, and no
+// task enters the inbox while another Put has the lock. So the result is the same as if each task
+// had been added at its Put.
 type inbox struct {
-	count atomic.Int32 // len(puts), to be read without mu
+	count atomic.Int32 // len(puts), read without mu
 
-	// mu protects all that follows. It is locked after queue.mu, by beginPut too.
+	// mu protects all fields that follow. It is locked after queue.mu, by beginPut too.
 	mu    sync.Mutex
 	last  driver.ID // the last id that was given to a task
-	free  int       // how many more tasks the inbox takes; to make it more takes queue.mu too
+	free  int       // the number of tasks that may still enter; only with queue.mu may it grow
 	puts  []arrival
-	added []arrival // puts until it was emptied; protected by queue.mu, and used for puts next time
+	added []arrival // the last puts, protected by queue.mu, to be used for puts again
 }
 
-// arrival is a task that was put, but for what few tasks have. It is small, as it may be written in
-// one cache and read in another.
+// arrival is a plain task that was put. It is small, because one processor may write it and
+// another one read it.
 type arrival struct {
 	id          driver.ID
 	key, kind   string
@@ -40,19 +40,19 @@ type arrival struct {
 	learned     bool
 }
 
-// set makes it that of a task. It is not made elsewhere and copied: the processor waits if it is to
-// read at once what it has just written in smaller pieces.
+// set sets all fields in place, because the processor stalls when it copies a struct that it has
+// just written field by field.
 func (a *arrival) set(n *driver.New, id driver.ID, now int64) {
 	a.id, a.key, a.kind, a.payload, a.ttr, a.created = id, n.Key, n.Kind, n.Payload, n.TTR, now
-	a.weight, a.maxAttempts, a.cost, a.priority = int32(n.Weight), int32(n.MaxAttempts), uint32(n.Cost), int16(n.Priority)
-	a.learned = n.Learned
+	a.weight, a.maxAttempts, a.cost = int32(n.Weight), int32(n.MaxAttempts), uint32(n.Cost)
+	a.priority, a.learned = int16(n.Priority), n.Learned
 }
 
-// maxInbox is how many tasks an inbox has at most.
+// maxInbox is the greatest number of tasks in an inbox.
 const maxInbox = 64
 
-// putPlain puts a task into the inbox, if it is one that is ready at once, of which nothing happens
-// by itself, that only a lack of room can refuse, and if nobody is to be told of it.
+// putPlain puts a task into the inbox if it is ready at once, has no timers, can be refused only
+// for lack of room, and no notifier must hear of it.
 func (q *queue) putPlain(n *driver.New, now int64) (id driver.ID, ok bool) {
 	if isRare(n) || n.Delay != 0 || n.TTL != 0 {
 		return 0, false
@@ -69,8 +69,8 @@ func (q *queue) putPlain(n *driver.New, now int64) (id driver.ID, ok bool) {
 	in.puts = append(in.puts, arrival{})
 	in.puts[len(in.puts)-1].set(n, id, now)
 	in.count.Store(int32(len(in.puts)))
-	// Who has begun to wait since may have looked before the task was there, so he must be told. Who
-	// begins after this looks after it: see driver.Interest.
+	// A caller that has begun to wait since may have looked before the task was there, so it must be
+	// notified. A caller that begins after this looks after it: see driver.Interest.
 	_, waits := q.interest()
 	in.mu.Unlock()
 	if waits {
@@ -80,8 +80,8 @@ func (q *queue) putPlain(n *driver.New, now int64) (id driver.ID, ok bool) {
 	return id, true
 }
 
-// beginPut locks the inbox for those who put with the lock of the queue, and adds what is in it, so
-// that tasks are added in the order of their ids, and a batch is put as a whole.
+// beginPut locks the inbox for a Put with the lock of the queue, and adds its tasks, so that tasks
+// are added in the order of their ids, and a batch is put as a whole.
 func (q *queue) beginPut() {
 	q.inbox.mu.Lock()
 	q.add(q.inbox.takeOut())
@@ -92,7 +92,7 @@ func (q *queue) endPut() {
 	q.inbox.mu.Unlock()
 }
 
-// emptyInbox adds what is in the inbox, and finds out anew how many tasks that may take.
+// emptyInbox adds the tasks of the inbox, and computes again how many may enter it.
 func (q *queue) emptyInbox() {
 	q.inbox.mu.Lock()
 	puts := q.inbox.takeOut()
@@ -101,8 +101,8 @@ func (q *queue) emptyInbox() {
 	q.add(puts)
 }
 
-// takeOut takes all tasks out of the inbox. It is called with both locks, and what it returns is
-// valid until the next call.
+// takeOut takes all tasks out of the inbox. It is called with both locks, and its result is valid
+// until the next call.
 func (in *inbox) takeOut() []arrival {
 	puts := in.puts
 	in.puts, in.added = in.added[:0], puts
@@ -110,10 +110,11 @@ func (in *inbox) takeOut() []arrival {
 	return puts
 }
 
-// plain is what the rules must know of a task in the inbox.
+// plain stands for the options of a task in the inbox.
 var plain driver.New
 
-// add adds tasks that were in the inbox. What was due before one of them was put happens before it.
+// add adds tasks that were in the inbox. Changes that were due before the Put of a task come
+// first.
 func (q *queue) add(puts []arrival) {
 	most := timersPerCall
 	for i := range puts {
@@ -124,9 +125,9 @@ func (q *queue) add(puts []arrival) {
 	clear(puts)
 }
 
-// freeInInbox returns how many tasks the inbox may take, if so many more are about to be added: as
-// many as are refused in no case until it is called again. So it counts all tasks, whatever their
-// states: only a put makes these more.
+// freeInInbox returns how many tasks may enter the inbox when more tasks are about to be added: as
+// many as the queue will have room for until it is called again. So it counts tasks in all states,
+// whose number only a Put increases.
 func (q *queue) freeInInbox(more int) int {
 	if q.dropped {
 		return 0
@@ -134,7 +135,7 @@ func (q *queue) freeInInbox(more int) int {
 	return min(life.Free(&q.settings, q.tasks[0]+more), maxInbox)
 }
 
-// setNotifiers changes who is told of what happens.
+// setNotifiers replaces the notifiers.
 func (q *queue) setNotifiers(all []notifier) {
 	q.inbox.mu.Lock()
 	q.notifiers = all

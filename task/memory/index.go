@@ -6,14 +6,14 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// index finds tasks by their ids. These are given out in order, so it is a map of blocks of
-// neighbours, each of which lasts as long as one of its tasks.
+// index finds tasks by their ids. Tasks get ids in order, so the index is a map of blocks of
+// neighbours. A block lasts while it has tasks.
 type index struct {
 	blocks      map[driver.ID]*block
 	first, open *block // the blocks are linked in order; open is the last one
-	found       *block // the one found last: those who settle come one after the other
+	found       *block // the block found last, because neighbours are settled one after the other
 	spare       []*block
-	peak        int // blocks there once were
+	peak        int // the greatest number of blocks
 }
 
 const (
@@ -25,19 +25,20 @@ type block struct {
 	number     driver.ID
 	used       int
 	prev, next *block
-	states     [driver.Held + 1]uint8 // how many of them are delayed, buried or held
+	states     [driver.Held + 1]uint8 // the numbers of delayed, buried and held tasks
 	items      [1 << blockBits]*item
 }
 
-// count counts a task that gets into a state (1), or leaves it (-1). The other states are not
-// counted, for Put, Take and Ack would touch the block once more.
+// count counts a task that enters a state (1), or leaves it (-1). It does not count the states
+// Ready and Taken, because Put, Take and Ack would have to touch the block once more.
 func (b *block) count(s driver.State, n int) {
 	if s != driver.Ready && s != driver.Taken {
 		b.states[s] += uint8(n)
 	}
 }
 
-// lacks tells whether there is no task in that state, as far as it is counted.
+// lacks reports whether the block has no task in that state. It is false for states without a
+// count.
 func (b *block) lacks(s driver.State) bool {
 	return s != 0 && s != driver.Ready && s != driver.Taken && b.states[s] == 0
 }
@@ -109,7 +110,7 @@ func (x *index) drop(b *block) {
 	} else {
 		b.next.prev = b.prev
 	}
-	b.prev, b.next = nil, nil // or a spare one would keep all that were dropped after it
+	b.prev, b.next = nil, nil // or a spare block would keep alive all blocks dropped after it
 	if len(x.spare) < spareBlocks {
 		x.spare = append(x.spare, b)
 	}
@@ -127,8 +128,7 @@ func (x *index) from(number driver.ID) *block {
 	return b
 }
 
-// all iterates over the tasks, in the order of their ids. The one that it is at may be removed, and
-// others too.
+// all iterates over the tasks in the order of their ids. The loop may remove any task.
 func (x *index) all() iter.Seq[*item] {
 	return func(yield func(*item) bool) {
 		for b := x.first; b != nil; {

@@ -32,8 +32,7 @@ func (q *queue) makeRoom(n *driver.New, g *group) (victim *driver.Record, err er
 	return victim, nil
 }
 
-// freed makes known that there is room if a task of a key leaves a state that counts for one that
-// does not.
+// freed reports room if a task of a key leaves a state that counts for a state that does not.
 func (q *queue) freed(k *keyState, from, to driver.State) {
 	if !q.settings.Counts(from) || q.settings.Counts(to) {
 		return

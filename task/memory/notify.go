@@ -7,7 +7,7 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// ready tells that a task can be taken that could not be before.
+// ready reports that a task has become takeable.
 func (q *queue) ready(priority int, kind string) {
 	if q.waits && !q.paused && !q.all.blocked {
 		for _, n := range q.notifiers {
@@ -16,7 +16,7 @@ func (q *queue) ready(priority int, kind string) {
 	}
 }
 
-// look makes all who wait for a task look for one.
+// look makes all waiting takers look for a task.
 func (q *queue) look() {
 	if q.waits && !q.paused && !q.all.blocked {
 		for _, n := range q.notifiers {
@@ -25,7 +25,7 @@ func (q *queue) look() {
 	}
 }
 
-// expired tells one of those who want to know that a task has expired.
+// expired reports an expired task to the first notifier that wants it.
 func (q *queue) expired(it *item) {
 	i := slices.IndexFunc(q.notifiers, notifier.WantsExpired)
 	if i >= 0 {
@@ -33,16 +33,17 @@ func (q *queue) expired(it *item) {
 	}
 }
 
-// attempt tells about a task that was just taken, into a zero Attempt.
+// attempt fills in a zero Attempt for a task that was just taken.
 func (q *queue) attempt(it *item, a *driver.Attempt) {
 	a.ID, a.Key, a.Kind, a.Priority = it.id, it.key.name, it.kind, int(it.priority)
 	a.Attempts, a.Payload, a.Lease, a.Created = int(it.Attempts), it.payload, it.lease, q.unix(it.created)
-	if it.ReadyAt != it.created || it.Until|it.Expires|int64(it.TTR)|int64(it.MaxAttempts) != 0 || it.cost != 1 || it.Rare != nil {
+	if it.ReadyAt != it.created || it.cost != 1 || it.Rare != nil ||
+		it.Until|it.Expires|int64(it.TTR)|int64(it.MaxAttempts) != 0 {
 		a.More = new(q.record(it).Details)
 	}
 }
 
-// record tells about a task.
+// record returns the Record of a task.
 func (q *queue) record(it *item) (r driver.Record) {
 	r.ID, r.Key, r.Kind, r.Priority = it.id, it.key.name, it.kind, int(it.priority)
 	r.Attempts, r.Payload = int(it.Attempts), it.payload
@@ -54,8 +55,8 @@ func (q *queue) record(it *item) (r driver.Record) {
 	}
 	if rare := it.Rare; rare != nil {
 		r.Rare = &driver.Rare{
-			UniqueKey: rare.UniqueKey, Group: it.groupName(), Role: rare.Role, Deadline: rare.Deadline, Err: rare.Err,
-			Metadata: maps.Clone(rare.Metadata),
+			UniqueKey: rare.UniqueKey, Group: it.groupName(), Role: rare.Role,
+			Deadline: rare.Deadline, Err: rare.Err, Metadata: maps.Clone(rare.Metadata),
 		}
 		if rare.End != 0 && rare.End == it.Ends() {
 			r.Expires = 0
@@ -64,24 +65,26 @@ func (q *queue) record(it *item) (r driver.Record) {
 	return r
 }
 
-// info is what is told of a task but to those who take it.
+// info returns the Info of a task.
 func (q *queue) info(it *item) driver.Info {
 	r := q.record(it)
 	return r.Info()
 }
 
-// event tells the notifiers what happened to a task, if they want to know.
+// event reports an event of a task to the notifiers that listen.
 func (q *queue) event(what driver.EventType, it *item, now int64, lease uint64) {
 	if q.listens {
-		q.tell(what, it, now, lease)
+		q.report(what, it, now, lease)
 	}
 }
 
-// tell is not in event, so that this can be inlined.
-func (q *queue) tell(what driver.EventType, it *item, now int64, lease uint64) {
+// report is not a part of event, so that event can be inlined.
+func (q *queue) report(what driver.EventType, it *item, now int64, lease uint64) {
 	for _, n := range q.notifiers {
 		if n.interest.Listens() {
-			n.Event(driver.Event{Type: what, Time: q.time(q.clock(now)), Lease: lease, Task: q.info(it)})
+			n.Event(driver.Event{
+				Type: what, Time: q.time(q.clock(now)), Lease: lease, Task: q.info(it),
+			})
 		}
 	}
 }

@@ -57,7 +57,7 @@ func (o *outcomes) forget(uniqueKey string) {
 	}
 }
 
-// expire forgets what is too old, the given number at most.
+// expire forgets old outcomes, at most the given number.
 func (o *outcomes) expire(now int64, most int) {
 	for ; most > 0 && o.first != nil && o.first.until <= now; most-- {
 		o.forget(o.first.uniqueKey)
