@@ -1,4 +1,4 @@
-// Package totals says which fields of the Stats of queues, pools and limiters count the same events.
+// Package totals says which fields of the Stats of queues, pools and limiters count the same.
 package totals
 
 import (
