@@ -19,8 +19,9 @@
 // # Promises
 //
 //   - Order: priority first; within a priority keys are served in rounds, as by a [fairq.Queue];
-//     within a key tasks are taken in the order in which they became ready. With Options.Quantum,
-//     rounds share work instead of tasks, by their costs.
+//     within a key tasks are taken in the order in which they became ready, and so are those of the
+//     keys in a round. With Options.Quantum, rounds share work instead of tasks, by their costs. A key
+//     with ready tasks can use the rest of its share of the current round for what is put then.
 //   - A task takes its turn, and its place in its key, when it becomes ready: when it is put, when
 //     its delay ends, when it is kicked. A task that was tried in vain queues like new work, so a
 //     key whose tasks all fail or hang does not hold up the others. This holds for Release,
@@ -52,9 +53,6 @@
 //
 //   - That a task runs only once. A consumer whose lease has expired may still work on the task
 //     when the next one begins. Task.Context makes it stop.
-//   - With MaxInFlightPerKey, KeyRate or KeepPlace, and for keys that were passed over (paused,
-//     waiting, or with no task for the filter of a consumer), the order of keys within a round.
-//     (Otherwise it is the order in which their tasks became ready.)
 //   - That deleted and expired tasks leave no trace in the order of others: the tasks of the key
 //     behind such a task may move up by one turn.
 //   - Strictly first come, first served between takers with different filters: a taker that looks

@@ -12,9 +12,8 @@
 // client notices a lost machine within seconds.
 //
 // With the 128 operations that are the default, a transaction writes 10 tasks: a PutBatch holds 10
-// of them at most, a TakeBatch returns 5, the weight of a key is 10. An error names number and
-// limit. With 8192 operations a transaction writes 682 tasks. All other calls use as many
-// transactions as they need.
+// of them at most, a TakeBatch returns 5. An error names number and limit. With 8192 operations a
+// transaction writes 682 tasks. All other calls use as many transactions as they need.
 //
 // # What is promised
 //

@@ -302,7 +302,13 @@ func (q *queue) nextFirst(o *driver.ListOptions) (records []driver.Record, err e
 	defer q.mu.Unlock()
 	items := q.buried.all()
 	if o.State == driver.Delayed {
-		items = inOrder(q.timers)
+		items = func(yield func(*item) bool) {
+			for t := range inOrder(q.timers) {
+				if !yield(t.item) {
+					return
+				}
+			}
+		}
 	}
 	for it := range items {
 		if len(records) == o.Limit {

@@ -1,8 +1,14 @@
 package memory
 
-// heap is a binary heap whose elements know where they are, so that any of them can be moved or
+import "iter"
+
+// heap is a heap whose elements know where they are, so that any of them can be moved or
 // removed in O(log n).
 type heap[T element[T]] []T
+
+// degree is how many children an element of a heap has. With four instead of two, half as many
+// elements move when the first one changes.
+const degree = 4
 
 type element[T any] interface {
 	before(T) bool
@@ -12,11 +18,8 @@ type element[T any] interface {
 var (
 	_ element[byTime]    = byTime{}
 	_ element[byPlace]   = byPlace{}
-	_ element[byHead]    = byHead{}
-	_ element[*line]     = (*line)(nil)
-	_ element[*lane]     = (*lane)(nil)
+	_ element[turn]      = turn{}
 	_ element[*consumer] = (*consumer)(nil)
-	_ element[*child]    = (*child)(nil)
 	_ element[*keyState] = (*keyState)(nil)
 )
 
@@ -29,6 +32,7 @@ func (h *heap[T]) push(x T) {
 // fix restores the order after x has changed.
 func (h *heap[T]) fix(x T) {
 	i := int(*x.at()) - 1
+	(*h)[i] = x
 	if !h.down(i) {
 		h.up(i)
 	}
@@ -65,7 +69,7 @@ func (h *heap[T]) remove(x T) {
 func (h heap[T]) up(i int) {
 	x := h[i]
 	for i > 0 {
-		parent := (i - 1) / 2
+		parent := (i - 1) / degree
 		if !x.before(h[parent]) {
 			break
 		}
@@ -81,12 +85,15 @@ func (h heap[T]) up(i int) {
 func (h heap[T]) down(i int) bool {
 	x, start := h[i], i
 	for {
-		child := 2*i + 1
+		child := degree*i + 1
 		if child >= len(h) {
 			break
 		}
-		if child+1 < len(h) && h[child+1].before(h[child]) {
-			child++
+		last := min(child+degree, len(h))
+		for other := child + 1; other < last; other++ {
+			if h[other].before(h[child]) {
+				child = other
+			}
 		}
 		if !h[child].before(x) {
 			break
@@ -99,3 +106,36 @@ func (h heap[T]) down(i int) bool {
 	*x.at() = int32(i + 1)
 	return i > start
 }
+
+// inOrder iterates over a heap in order, and changes nothing. The first of all comes first, and then
+// always the first one of those whose parents have come: n of them take O(n log n).
+func inOrder[T element[T]](h heap[T]) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		var next heap[*child[T]]
+		add := func(i int) {
+			if i < len(h) {
+				next.push(&child[T]{element: h[i], index: i})
+			}
+		}
+		for add(0); len(next) > 0; {
+			c := next[0]
+			if !yield(c.element) {
+				return
+			}
+			next.remove(c)
+			for i := range degree {
+				add(degree*c.index + 1 + i)
+			}
+		}
+	}
+}
+
+// child is an element of a heap, in another heap.
+type child[T element[T]] struct {
+	element T
+	index   int   // in the first one
+	place   int32 // in the other one
+}
+
+func (c *child[T]) before(other *child[T]) bool { return c.element.before(other.element) }
+func (c *child[T]) at() *int32                  { return &c.place }

@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -67,7 +66,6 @@ func (q *queue) check(t require.TestingT) {
 		}
 		if it.State == driver.Ready {
 			ready[q.line(it).lane(it.kind)]++
-			require.Zero(t, it.turn)
 		}
 		if it.Rare != nil && it.UniqueKey != "" {
 			uniqueKeys++
@@ -110,66 +108,51 @@ func (q *queue) check(t require.TestingT) {
 		require.Equal(t, k.wait.Until != 0, k.timer != 0)
 		require.Equal(t, k.paused || k.wait.Waits || limit > 0 && k.tasks[driver.Taken] >= limit, k.blocked)
 	}
-	lines := map[*band]int{}
-	shown, shownLines := map[*kind]int{}, map[*band]int{}
-	linked := map[*band]int{}
+	lines, shown := map[*band]int{}, map[*heap[turn]]int{}
+	entry := func(k *keyState, e *entry, n int) {
+		require.Equal(t, n, e.len)
+		require.Equal(t, n > 0 && !e.hidden, e.index != 0)
+		require.Equal(t, e.hidden, slices.Contains(k.hidden, e))
+		if e.index != 0 {
+			shown[e.in()]++
+			at := (*e.in())[e.index-1]
+			require.True(t, at == e.turn() || e.lane != nil && at.entry == e && at.before(e.turn()))
+		}
+	}
 	for _, k := range q.keys {
+		require.True(t, k.blocked || len(k.hidden) == 0)
 		for _, l := range k.lines {
 			lines[l.band]++
-			linked[l.band] += l.turnsAhead
-			require.Equal(t, l.band.turns.KeyLen(k.name), l.turnsAhead)
-			require.True(t, slices.IsSortedFunc(l.owed, cmp.Compare[uint64]))
-			require.LessOrEqual(t, l.turnsAhead+len(l.owed), l.len)
-			require.True(t, l.len == 0 || l.turnsAhead+len(l.owed) > 0)
 			require.True(t, !l.isEmpty() || k.uniform())
-			require.Equal(t, l.len > 0, l.index != 0)
-			require.True(t, k.blocked && l.len > 0 || !l.isHidden)
-			switch {
-			case l.isHidden:
-				require.Same(t, l, k.hidden[l.index-1])
-			case l.len > 0:
-				shownLines[l.band]++
-				require.Same(t, l, l.band.shown[l.index-1])
-			}
+			require.LessOrEqual(t, l.end.Round, l.band.furthest)
 			sum := 0
 			for i, ranked := range l.lanes {
 				lane := ranked.lane
 				require.EqualValues(t, i+1, lane.rank)
-				require.False(t, i > 0 && ranked.before(l.lanes[(i-1)/2]))
+				require.False(t, i > 0 && ranked.before(l.lanes[(i-1)/degree]))
 				n := len(lane.early)
 				for it := lane.inOrder.first; it != nil; it = it.next {
 					n++
-					require.True(t, it.next == nil || it.place < it.next.place)
+					require.True(t, it.next == nil || byPlace{it}.before(byPlace{it.next}))
 				}
 				require.Equal(t, ready[lane], n)
-				require.Equal(t, n, lane.len)
+				entry(k, &lane.entry, n)
 				sum += n
-				require.Equal(t, n > 0, lane.index != 0)
-				require.True(t, l.isHidden && n > 0 || !lane.isHidden)
-				switch {
-				case lane.isHidden:
-					require.Same(t, lane, l.hidden[lane.index-1])
-				case n > 0:
-					shown[lane.kind]++
-					require.Same(t, lane, lane.kind.shown[lane.index-1])
-				}
 			}
-			require.Equal(t, l.len, sum)
+			entry(k, &l.entry, sum)
+		}
+	}
+	inOrder := func(h *heap[turn]) {
+		require.Len(t, *h, shown[h])
+		for i, e := range *h {
+			require.False(t, e.before((*h)[max(0, (i-1)/degree)]))
 		}
 	}
 	for _, b := range q.bands {
 		require.Equal(t, lines[b], b.lines)
-		require.Equal(t, linked[b], b.turns.Len())
-		for name, k := range b.kinds {
-			require.Len(t, k.shown, shown[k])
-			for i, lane := range k.shown {
-				require.False(t, lane.line.before(k.shown[max(0, (i-1)/2)].line))
-			}
-			require.Equal(t, name, k.name)
-		}
-		require.Len(t, b.shown, shownLines[b])
-		for i, l := range b.shown {
-			require.False(t, l.before(b.shown[max(0, (i-1)/2)]))
+		inOrder(&b.shown)
+		for _, k := range b.kinds {
+			inOrder(&k.shown)
 		}
 	}
 	if q.evictable != nil {

@@ -195,8 +195,11 @@ func (q *queue) block(k *keyState) {
 		return
 	}
 	k.blocked = blocked
-	for !blocked && len(k.hidden) > 0 {
-		k.hidden[len(k.hidden)-1].show()
+	if !blocked {
+		for _, e := range k.hidden {
+			e.show()
+		}
+		k.hidden = k.hidden[:0]
 	}
 }
 
@@ -285,6 +288,7 @@ func (q *queue) takeID(consumer driver.Handle, id driver.ID, now int64) (*item, 
 	}
 	q.apply(it, f, now)
 	q.unset(it)
+	it.turn = 0
 	if !q.settings.KeepPlace {
 		it.place = 0
 	}
@@ -298,8 +302,9 @@ func (q *queue) first(f *driver.Filter) *item {
 		if f.MaxPriority != nil && b.priority > *f.MaxPriority {
 			return nil
 		}
-		if it, l := b.next(f); it != nil {
-			q.dropIfEmpty(l)
+		if lane := b.first(f.Kinds); lane != nil {
+			it := b.take(lane)
+			q.dropIfEmpty(lane.line)
 			return it
 		}
 	}

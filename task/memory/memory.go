@@ -23,11 +23,9 @@ import (
 // payload type, and the same task.Options where they are the queue's, each time. A Store must not
 // be copied after first use.
 //
-// Put, Take, Ack and the other calls for a single task are O(1), plus O(log n) where timers are
-// involved (n tasks that have a delay, a time to live, a deadline or a time to run) or a task is
-// handed back (n tasks and keys that were). Each priority and kind in use adds a little to Take,
-// and each kind that a key has tasks of, up to some 0.1 microseconds. One that passes over tasks
-// of other kinds, or keys that are busy or paused, does so once for each of their turns. If more
+// Put, Take, Ack and the other calls for a single task are O(log keys), plus O(log n) where timers
+// are involved (n tasks that have a delay, a time to live, a deadline or a time to run). Each
+// priority in use adds a little to Take, and so does each kind of its filter. If more
 // than a thousand things are due at the same time, each call handles a thousand of them, so that
 // none takes long. CancelGroup, Truncate, List, KeyStats and closing a consumer are O(tasks or
 // keys concerned).
@@ -58,7 +56,6 @@ type queue struct {
 	store    *Store
 	name     string
 	settings driver.Settings
-	learns   bool // costs are learned, by the first that has opened the queue
 	payload  reflect.Type
 	epoch    time.Time                                                            // times are counted from here
 	unixBase time.Duration                                                        // the epoch, since 1970
@@ -111,11 +108,11 @@ type keyState struct {
 	wait    life.Wait
 	timer   int32 // place in the heap of waiting keys
 	paused  bool
-	blocked bool        // it is paused or waits, or has as many tasks taken as it may
-	isIdle  bool        // it is in queue.idle
-	lines   []*line     // one for each priority that it has tasks of, in that order
-	lineBuf [1]*line    // the first array of lines, in the same allocation
-	hidden  heap[*line] // see band.shown; in no order
+	blocked bool     // it is paused or waits, or has as many tasks taken as it may
+	isIdle  bool     // it is in queue.idle
+	lines   []*line  // one for each priority that it has tasks of, in that order
+	lineBuf [1]*line // the first array of lines, in the same allocation
+	hidden  []*entry // see band
 }
 
 // item is a task. Its times are nanoseconds since the epoch of the queue.
@@ -127,7 +124,7 @@ type item struct {
 	payload    any
 	kind       string
 	place      uint64
-	turn       uint64 // the turn by which it was taken; 0 if it has none of its own
+	turn       uint64 // the round in which it was taken; 0 if it has no turn of its own
 	lease      uint64 // 0 unless it is taken
 	consumer   *consumer
 	prev, next *item // in the list of its lane, its consumer or buried tasks
@@ -216,7 +213,7 @@ func (m *Store) Open(_ context.Context, name string, settings driver.Settings, n
 	q := &queue{
 		store: m, name: name, settings: settings, payload: payload, epoch: time.Now().Add(-1),
 		keys: map[string]*keyState{}, uniqueKeys: map[string]*item{}, groups: map[string]*group{},
-		consumers: map[string]*consumer{}, learns: settings.Quantum > 0 && n.LearnedCost("") > 0,
+		consumers: map[string]*consumer{},
 	}
 	q.unixBase = time.Duration(q.epoch.UnixNano())
 	q.inbox.free = q.freeInInbox(0)
@@ -411,22 +408,19 @@ func (q *queue) forgetKey(k *keyState) {
 
 // line returns the line that the task is, or belongs, in.
 func (q *queue) line(it *item) *line {
-	lines, priority := it.key.lines, int(it.priority)
-	if len(lines) == 1 {
-		if l := lines[0]; l.band.priority == priority {
+	k, at := it.key, lineAt{int(it.priority), it.turn != 0}
+	if len(k.lines) == 1 {
+		if l := k.lines[0]; l.at() == at {
 			return l
 		} else if l.isEmpty() {
 			q.drop(l)
-			lines = it.key.lines
 		}
 	}
-	i, ok := slices.BinarySearchFunc(lines, priority, atPriority)
+	i, ok := slices.BinarySearchFunc(k.lines, at, (*line).compare)
 	if !ok {
-		b := q.band(priority)
-		b.lines++
-		it.key.lines = slices.Insert(lines, i, b.newLine(it.key))
+		k.lines = slices.Insert(k.lines, i, q.band(at.priority).newLine(k, at.back))
 	}
-	return it.key.lines[i]
+	return k.lines[i]
 }
 
 // dropIfEmpty drops a line if it is empty, but not the last one of its key, which may soon have a
@@ -440,12 +434,9 @@ func (q *queue) dropIfEmpty(l *line) {
 // drop forgets an empty line.
 func (q *queue) drop(l *line) {
 	k, b := l.key, l.band
-	i, _ := slices.BinarySearchFunc(k.lines, b.priority, atPriority)
+	i := slices.Index(k.lines, l)
 	k.lines = slices.Delete(k.lines, i, i+1)
-	for _, lane := range l.lanes {
-		b.leave(lane.kind)
-	}
-	if b.lines--; b.lines == 0 && len(q.bands) > spareBands {
+	if b.leave(l); b.lines == 0 && len(q.bands) > spareBands {
 		i, _ := slices.BinarySearchFunc(q.bands, b.priority, (*band).at)
 		q.bands = slices.Delete(q.bands, i, i+1)
 	}
@@ -454,19 +445,28 @@ func (q *queue) drop(l *line) {
 // at compares a band with a priority.
 func (b *band) at(priority int) int { return b.priority - priority }
 
-func atPriority(l *line, priority int) int { return l.band.at(priority) }
+// lineAt is where a line is among those of its key.
+type lineAt struct {
+	priority int
+	back     bool
+}
+
+func (l *line) at() lineAt { return lineAt{l.band.priority, l.back} }
+
+func (l *line) compare(at lineAt) int {
+	if c := l.band.at(at.priority); c != 0 || l.back == at.back {
+		return c
+	} else if at.back {
+		return -1
+	}
+	return 1
+}
 
 // band returns the band of a priority.
 func (q *queue) band(priority int) *band {
 	i, ok := slices.BinarySearchFunc(q.bands, priority, (*band).at)
 	if !ok {
-		b := &band{queue: q, priority: priority, limited: q.settings.MaxInFlightPerKey > 0 || q.settings.KeyRate.Limit > 0 || q.learns}
-		b.turns.Newcomers = q.settings.Newcomers
-		if q.settings.Quantum > 0 {
-			b.turns.Quantum, b.turns.Cost = q.settings.Quantum, func(*line) int64 { return int64(b.cost) }
-			b.turns.SettleCosts = b.limited // so that keys have one turn ahead
-		}
-		q.bands = slices.Insert(q.bands, i, b)
+		q.bands = slices.Insert(q.bands, i, &band{queue: q, priority: priority})
 	}
 	return q.bands[i]
 }

@@ -114,6 +114,7 @@ func (m *model) TakeID(_ context.Context, h driver.Handle, id driver.ID) (driver
 		m.event(driver.EventDelay, t, now, 0)
 	}
 	m.leave(t)
+	t.turn = 0
 	if !m.s.KeepPlace {
 		t.place = 0
 	}

@@ -50,8 +50,8 @@ type modelTask struct {
 	weight  int
 	ends    time.Time // of its time to live
 	place   int
-	turn    uint64 // the turn it was taken by
-	buried  int    // when
+	turn    int // the round in which it was taken, if it has a turn of its own
+	buried  int // when
 	was     driver.State
 	waiting int // since when it has been ready or delayed, whichever it is
 	lease   uint64
@@ -301,9 +301,6 @@ func (m *model) leave(t *modelTask) {
 	was := t.State
 	if m.isWaiting(t) {
 		m.backlog[t.Key] = m.backlog[t.Key][:len(m.backlog[t.Key])-1]
-	}
-	if t.State == driver.Ready {
-		m.unready(t)
 	}
 	if t.State == driver.Taken {
 		t.lease, t.Consumer, t.Until = 0, "", time.Time{}

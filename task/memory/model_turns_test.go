@@ -1,126 +1,81 @@
 package memory_test
 
 import (
+	"cmp"
+	"context"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/fairq/fairq"
-	"github.com/fairq/fairq/internal/roundsmodel"
 	"github.com/fairq/fairq/task/driver"
 )
 
-// modelBand is the turns of one priority.
+// modelBand is the tasks of one priority.
 type modelBand struct {
-	turns     modelTurns
-	using     int // 1 while a turn of a key is used, and not popped yet
-	delivered uint64
-	owed      map[string][]uint64
-	missed    map[string]uint64
+	now   int // the round being served
+	lines map[string]*modelLine
 }
 
-// modelTurns says which key is next.
-type modelTurns interface {
-	Push(key string, weight, cost int)
-	Pop() (key string)
-	RemoveLast(key string)
-	Len(key string) int
+// modelLine is those of a key. Its share of each round is as many units of work as its weight, or
+// with a Quantum that times the quantum.
+type modelLine struct {
+	used   int // units, in all rounds from 0 on
+	share  int
+	served int // the round of its last turn
+	next   int // the units used before its next turn
 }
 
-// uncosted are turns of tasks without costs.
-type uncosted struct{ roundsmodel.Turns[string] }
-
-func (u *uncosted) Push(key string, weight, _ int) { u.Turns.Push(key, weight) }
-
-// limited tells whether a key is given its next turn only when it has used one.
-func (m *model) limited() bool {
-	return m.s.MaxInFlightPerKey > 0 || m.s.KeyRate.Limit > 0 || m.notifier.LearnedCost("") > 0
-}
-
-func (m *model) newTurns() modelTurns {
-	joins := m.s.Newcomers == fairq.ThisRound
-	if m.s.Quantum == 0 {
-		return &uncosted{roundsmodel.Turns[string]{ThisRound: joins}}
-	}
-	return &roundsmodel.Accounts[string]{
-		ThisRound: joins, Quantum: int(m.s.Quantum), OneTurn: m.limited(),
-	}
-}
-
-func (m *model) band(t *modelTask) *modelBand {
-	b := m.bands[t.Priority]
+func (m *model) band(priority int) *modelBand {
+	b := m.bands[priority]
 	if b == nil {
-		b = &modelBand{
-			turns: m.newTurns(), owed: map[string][]uint64{}, missed: map[string]uint64{},
-		}
-		m.bands[t.Priority] = b
+		b = &modelBand{lines: map[string]*modelLine{}}
+		m.bands[priority] = b
 	}
 	return b
 }
 
-func (m *model) readyIn(key string, priority int) int {
-	return m.count(func(t *modelTask) bool { return t.State == driver.Ready && t.Key == key && t.Priority == priority })
+func (m *model) line(t *modelTask) *modelLine {
+	b := m.band(t.Priority)
+	if b.lines[t.Key] == nil {
+		b.lines[t.Key] = &modelLine{}
+	}
+	b.lines[t.Key].share = t.weight * max(1, int(m.s.Quantum))
+	return b.lines[t.Key]
 }
 
-func (m *model) owe(b *modelBand, key string, turn uint64) {
-	b.owed[key] = append(b.owed[key], turn)
-	slices.Sort(b.owed[key])
-}
+// follow has the next turn of a line in a round or later.
+func (l *modelLine) follow(round int) { l.next = max(l.used, round*l.share) }
 
-// fillTurns gives a key the turns that it must have.
-func (m *model) fillTurns(t *modelTask) {
-	b := m.band(t)
-	want := 1
-	if m.limited() && m.s.Quantum == 0 {
-		want = t.weight
-	}
-	want = min(want, m.readyIn(t.Key, t.Priority)-len(b.owed[t.Key]))
-	for b.missed[t.Key] == 0 && b.turns.Len(t.Key)-b.using < want {
-		next := m.oldest(t.Key, t.Priority, &driver.Filter{})
-		if next.learned {
-			next.Cost = m.notifier.LearnedCost(t.Key)
-		}
-		b.turns.Push(t.Key, t.weight, int(next.Cost))
-	}
-}
-
-func (m *model) giveUp(t *modelTask) {
-	b := m.band(t)
-	owed := b.owed[t.Key]
-	if b.turns.Len(t.Key) > 0 {
-		b.turns.RemoveLast(t.Key)
-		return
-	}
-	if owed[len(owed)-1] == b.missed[t.Key] {
-		b.missed[t.Key] = 0
-	}
-	b.owed[t.Key] = owed[:len(owed)-1]
+// queued returns the tasks of a line that use its turns.
+func (m *model) queued(t *modelTask) int {
+	return m.count(func(o *modelTask) bool {
+		return o.State == driver.Ready && o.turn == 0 && o.Key == t.Key && o.Priority == t.Priority
+	})
 }
 
 func (m *model) becomeReady(t *modelTask, at time.Time) {
-	b := m.band(t)
+	b, l := m.band(t.Priority), m.line(t)
+	if m.s.Quantum > 0 && m.count(func(o *modelTask) bool { return o.State == driver.Ready }) == 0 {
+		furthest := 0 // accounts are void, because nobody has waited
+		for _, l := range b.lines {
+			furthest = max(furthest, (l.used-1)/l.share)
+		}
+		if furthest > b.now {
+			b.now = furthest + 1
+		}
+	}
 	if t.place == 0 {
 		t.place = m.tick()
 	}
+	if t.turn == 0 && m.queued(t) == 0 {
+		l.follow(b.now + 1)
+		if m.s.Newcomers == fairq.ThisRound && b.now > 0 && l.served < b.now {
+			l.follow(b.now)
+		}
+	}
 	t.State, t.ReadyAt = driver.Ready, at
 	m.enlist(t)
-	switch {
-	case t.turn != 0:
-		m.owe(b, t.Key, t.turn)
-		t.turn = 0
-	case m.limited():
-		m.fillTurns(t)
-	case b.missed[t.Key] == 0:
-		b.turns.Push(t.Key, t.weight, int(t.Cost))
-	}
-}
-
-// unready is for ready tasks that leave otherwise than by being taken.
-func (m *model) unready(t *modelTask) {
-	b := m.band(t)
-	t.State = 0
-	if b.turns.Len(t.Key)+len(b.owed[t.Key]) > m.readyIn(t.Key, t.Priority) {
-		m.giveUp(t)
-	}
 }
 
 func (m *model) blocked(key string) bool {
@@ -128,75 +83,78 @@ func (m *model) blocked(key string) bool {
 	return !m.until(all).IsZero() || m.keys[key] || !m.until(key).IsZero() || m.s.MaxInFlightPerKey > 0 && taken >= m.s.MaxInFlightPerKey
 }
 
-// oldest returns the first task of a key in a band that the filter passes.
-func (m *model) oldest(key string, priority int, f *driver.Filter) (oldest *modelTask) {
-	for _, t := range m.tasks {
-		if t.State == driver.Ready && t.Key == key && t.Priority == priority && f.Passes(t.Priority, t.Kind) &&
-			(oldest == nil || t.place < oldest.place) {
-			oldest = t
-		}
-	}
-	return oldest
-}
-
 // next returns the task to be taken, and has used its turn.
 func (m *model) next(f *driver.Filter) *modelTask {
-	priorities := []int{}
-	for p := range m.bands {
-		priorities = append(priorities, p)
+	round := func(t *modelTask) int {
+		if t.turn > 0 {
+			return t.turn
+		}
+		l := m.line(t)
+		return l.next / l.share
 	}
-	slices.Sort(priorities)
-	for _, p := range priorities {
-		if m.count(func(t *modelTask) bool {
-			return t.State == driver.Ready && t.Priority == p && f.Passes(p, t.Kind) && !m.blocked(t.Key)
-		}) == 0 {
-			continue
+	var all []*modelTask
+	for _, t := range m.tasks {
+		if t.State == driver.Ready && f.Passes(t.Priority, t.Kind) && !m.blocked(t.Key) {
+			all = append(all, t)
 		}
-		b := m.bands[p]
-		key, turn := "", uint64(0)
-		for k, owed := range b.owed {
-			if len(owed) > 0 && (turn == 0 || owed[0] < turn) && !m.blocked(k) && m.oldest(k, p, f) != nil {
-				key, turn = k, owed[0]
-			}
-		}
-		if turn != 0 {
-			b.owed[key] = b.owed[key][1:]
-			if b.missed[key] == turn {
-				b.missed[key] = 0
-			}
-		}
-		for turn == 0 {
-			accounts, ok := b.turns.(*roundsmodel.Accounts[string])
-			if ok && accounts.OneTurn { // so that the next turn of the key follows on this one
-				key, b.using = accounts.Peek(), 1
-			} else {
-				key = b.turns.Pop()
-			}
-			b.delivered++
-			if !m.blocked(key) && m.oldest(key, p, f) != nil {
-				turn = b.delivered
-				continue
-			}
-			m.used(b)
-			if b.missed[key] == 0 {
-				b.missed[key] = b.delivered
-				m.owe(b, key, b.delivered)
-			}
-		}
-		t := m.oldest(key, p, f)
-		m.backlog[key] = m.backlog[key][:len(m.backlog[key])-1]
-		t.State, t.turn = 0, turn
-		m.fillTurns(t)
-		m.used(b)
-		return t
 	}
-	return nil
+	if len(all) == 0 {
+		return nil
+	}
+	t := slices.MinFunc(all, func(a, b *modelTask) int {
+		return cmp.Or(a.Priority-b.Priority, round(a)-round(b), a.place-b.place)
+	})
+	m.backlog[t.Key] = m.backlog[t.Key][:len(m.backlog[t.Key])-1]
+	if t.State = 0; t.turn == 0 {
+		m.use(t, round(t))
+	}
+	return t
 }
 
-// used pops a turn that is being used.
-func (m *model) used(b *modelBand) {
-	if b.using > 0 {
-		b.turns.Pop()
-		b.using = 0
+// use has a task use the turn of its line.
+func (m *model) use(t *modelTask, round int) {
+	b, l, cost := m.band(t.Priority), m.line(t), 1
+	if m.s.Quantum > 0 {
+		if t.learned {
+			t.Cost = m.notifier.LearnedCost(t.Key)
+		}
+		cost = int(t.Cost)
 	}
+	missed := round < b.now
+	b.now, t.turn, l.served, l.used = max(b.now, round), round, round, l.next+cost
+	if l.follow(b.now); missed {
+		l.follow(b.now + 1)
+	}
+}
+
+// Upcoming takes tasks of a copy.
+func (m *model) Upcoming(_ context.Context, n int) (next []driver.UpcomingTask, err error) {
+	_, leave := m.enter()
+	defer leave()
+	c := &model{
+		s: m.s, notifier: m.notifier, keys: m.keys, waits: m.waits, debts: maps.Clone(m.debts),
+		bands: map[int]*modelBand{}, backlog: maps.Clone(m.backlog),
+	}
+	for _, t := range m.tasks {
+		c.tasks = append(c.tasks, new(*t))
+	}
+	for priority, b := range m.bands {
+		lines := map[string]*modelLine{}
+		for key, l := range b.lines {
+			lines[key] = new(*l)
+		}
+		c.bands[priority] = &modelBand{b.now, lines}
+	}
+	for len(next) < n && !m.paused {
+		t := c.next(&driver.Filter{})
+		if t == nil {
+			break
+		}
+		t.State = driver.Taken
+		c.charge(t, 1)
+		r := m.find(t.ID).record()
+		round := c.bands[t.Priority].now - m.bands[t.Priority].now
+		next = append(next, driver.UpcomingTask{Info: r.Info(), Round: round, Weight: t.weight})
+	}
+	return next, nil
 }

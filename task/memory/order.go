@@ -1,47 +1,32 @@
 package memory
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/internal/account"
+	"github.com/fairq/fairq/internal/order"
 	"github.com/fairq/fairq/task/driver"
 )
 
-// A band holds the ready tasks of one priority. The rounds are those of a fairq.Queue; what is in
-// it are not tasks but turns of keys, and a turn is used by the oldest task of its key that can be
-// taken.
+// A band has the lines of one priority: see package order for their turns.
 //
-// If there is none, because the key is busy or paused or the taker does not want such tasks, the
-// turn is owed to the key: it is the first to be served as soon as it can be. A key that is owed
-// such a turn gives up those that come after it, until that one is used. So a key that has to wait
-// costs nothing while it does, and comes back with one turn, not with all that it has missed. Turns
-// are numbered as they are delivered, and owed turns are used in that order. A task that is handed
-// back untried is owed the turn by which it was taken.
-//
-// The invariants, whenever the lock is free:
-//
-//   - A line with tasks has at least one turn, ahead or owed, so next finds each task that can be
-//     taken. It has no more turns than tasks.
-//   - A line with tasks is shown by its band, and a lane with tasks by its kind, unless it is hidden:
-//     a taker has come upon it while its key was blocked, and the key still is. So what it costs to
-//     block a key does not depend on how many lines and lanes it has.
+// The invariant: a line and a lane with tasks are in the heaps of the band and of the kind, unless
+// they are hidden: a taker has come upon them while their key was blocked, and the key still is. So
+// what it costs to block a key does not depend on how many lines and lanes it has. In the heap of a
+// kind a lane may stand where it was before its line has used a turn, which is never too late: who
+// finds it there moves it. So what it costs to take a task does not depend on the kinds of the others.
 type band struct {
 	queue    *queue
 	priority int
-	turns    fairq.Queue[string, *line]
-	turn     uint64 // number of the last turn delivered
+	now      uint64 // the round being served
+	furthest uint64 // the last round that any account of the band is in
 	lines    int
 	kinds    map[string]*kind
-	shown    heap[*line] // those with tasks that are not hidden, the one that is owed the first turn first
-	weight   int         // of the key that is given a turn
-	cost     uint32      // of the task that it is given for
-
-	// With MaxInFlightPerKey or KeyRate, a line has no more turns ahead than its weight, so that a
-	// busy key has none to give up. The order within a round is then that in which the keys got into line.
-	// If costs are learned it is limited too, so that a turn is charged what is known when it is
-	// given. Otherwise each ready task has a turn. If tasks have costs, a limited line has one turn
-	// ahead, whatever its weight: what the key has left of its share says when the next one is.
-	limited bool
+	shown    heap[turn]      // of lines
+	idle     map[string]used // of keys without a line here
+	maxIdle  int             // with more than these, the void ones are forgotten
 }
 
 // spareKinds is how many kinds a band remembers that it has no tasks of.
@@ -54,192 +39,219 @@ const fewLanes = 8
 type kind struct {
 	name  string
 	lanes int
-	shown heap[*lane] // as band.shown
+	shown heap[turn] // of lanes
 }
 
-// line is the ready tasks of a key in a band.
-type line struct {
-	band       *band
-	key        *keyState
-	lanes      heap[byHead] // the one with the oldest task is first, those that are empty are last
-	len        int
-	turnsAhead int      // turns in band.turns
-	owed       []uint64 // numbers of the turns owed, ascending
-	missed     uint64   // the one of these that found no task that could be taken; 0 if there is none
-	index      int32    // in band.shown, or in key.hidden
-	isHidden   bool
-	hidden     heap[*lane] // in no order; if there are any, the line is hidden too
+// turn is the next turn of a line or a lane.
+type turn struct {
+	round, place uint64
+	*entry
+}
 
+func (t turn) before(other turn) bool {
+	return t.round < other.round || t.round == other.round && t.place < other.place
+}
+func (t turn) at() *int32 { return &t.index }
+
+// entry is a line or a lane in the heap of its band or kind.
+type entry struct {
+	line   *line
+	lane   *lane // nil if it is the line
+	len    int   // tasks
+	index  int32
+	hidden bool
+}
+
+// line is the ready tasks of a key in a band. Those that were handed back with their turns are in a
+// line of their own.
+type line struct {
+	entry
+	band   *band
+	key    *keyState
+	back   bool
+	lanes  heap[byHead]     // the one with the first task is first, those that are empty are last
+	next   account.Account  // its turn, unless the tasks have their own
+	used                    // before that
 	byKind map[string]*lane // all lanes, nil if there are few
 
 	one     lane      // most lines need but one, and so it is near
 	laneBuf [1]byHead // the first array of lanes
 }
 
+// used is what a line has used of the rounds.
+type used struct {
+	end    account.Account // after its last turn
+	served uint64          // the round of that
+}
+
 // lane is the tasks of one kind in a line, in the order of their places.
 type lane struct {
-	line    *line
+	entry
 	kind    *kind         // nil if it has had no task yet
 	inOrder list          // those that came in order
 	early   heap[byPlace] // those that came after one with a later place
-	len     int
-	index   int32 // in kind.shown, or in line.hidden
-	rank    int32 // in line.lanes
-
-	isHidden bool
-}
-
-func (l *line) before(other *line) bool {
-	return len(l.owed) > 0 && (len(other.owed) == 0 || l.owed[0] < other.owed[0])
-}
-func (l *line) at() *int32 { return &l.index }
-
-func (l *lane) before(other *lane) bool { return l.line.before(other.line) }
-func (l *lane) at() *int32              { return &l.index }
-
-// in returns where the line is while it has tasks.
-func (l *line) in() *heap[*line] {
-	if l.isHidden {
-		return &l.key.hidden
-	}
-	return &l.band.shown
-}
-
-// in returns where the lane is while it has tasks.
-func (l *lane) in() *heap[*lane] {
-	if l.isHidden {
-		return &l.line.hidden
-	}
-	return &l.kind.shown
+	rank    int32         // in line.lanes
 }
 
 type byHead struct{ *lane }
 
 func (a byHead) before(b byHead) bool {
-	return a.len > 0 && (b.len == 0 || a.head().place < b.head().place)
+	return a.len > 0 && (b.len == 0 || byPlace{a.head()}.before(byPlace{b.head()}))
 }
 func (a byHead) at() *int32 { return &a.rank }
 
+// byPlace compares tasks of a line by their places; if they have turns of their own, by these first.
 type byPlace struct{ *item }
 
-func (a byPlace) before(b byPlace) bool { return a.place < b.place }
-func (a byPlace) at() *int32            { return &a.early }
-
-// next takes out the first task that the filter passes, nil if there is none, and tells its line.
-// Its turn is the one it is taken by.
-func (b *band) next(f *driver.Filter) (*item, *line) {
-	first := b.first(f)
-	if first == nil {
-		return nil, nil
-	}
-	if len(first.owed) > 0 {
-		turn := first.owed[0]
-		first.owed = first.owed[1:]
-		if turn == first.missed {
-			first.missed = 0
-		}
-		first.reorder()
-		return first.take(first.oldest(f), turn), first
-	}
-	for {
-		// There is a turn: see first, and line.fillTurns. With one turn ahead the key's next one, which
-		// take asks for, must follow on this one, so that is popped after it.
-		var l *line
-		ahead := b.turns.SettleCosts
-		if ahead {
-			_, l, _ = b.turns.Peek()
-		} else {
-			_, l, _ = b.turns.Pop()
-		}
-		l.turnsAhead--
-		b.turn++
-		var it *item
-		if lane := l.oldest(f); lane != nil && !l.key.blocked {
-			it = l.take(lane, b.turn)
-		}
-		if ahead {
-			b.turns.Pop()
-		}
-		if it != nil {
-			return it, l
-		}
-		if l.missed == 0 {
-			l.missed = b.turn
-			l.owe(b.turn)
-		}
-	}
+func (a byPlace) before(b byPlace) bool {
+	return a.turn < b.turn || a.turn == b.turn && a.place < b.place
 }
+func (a byPlace) at() *int32 { return &a.early }
 
-// first returns the line that is owed the first turn, of those with a task that can be taken; one of
-// these if none is owed any, and nil if there is none.
-func (b *band) first(f *driver.Filter) *line {
-	if f.Kinds == nil {
-		for len(b.shown) > 0 {
-			if l := b.shown[0]; !l.hide() {
-				return l
-			}
+// first returns the lane with the first task that may be taken and is of one of these kinds, of all
+// if that is nil; nil if there is none.
+func (b *band) first(kinds []string) *lane {
+	if kinds == nil {
+		if t := first(&b.shown); t.entry != nil {
+			return t.line.lanes[0].lane
 		}
 		return nil
 	}
-	var first *line
-	for _, name := range f.Kinds {
-		k := b.kinds[name]
-		for k != nil && len(k.shown) > 0 {
-			lane := k.shown[0]
-			if lane.line.hide() {
-				lane.hide()
-				continue
+	var next turn
+	for _, name := range kinds {
+		if k := b.kinds[name]; k != nil {
+			if t := first(&k.shown); t.entry != nil && (next.entry == nil || t.before(next)) {
+				next = t
 			}
-			if first == nil || lane.line.before(first) {
-				first = lane.line
-			}
-			if len(b.shown[0].owed) == 0 {
-				return first // for none is owed a turn
-			}
-			break
 		}
 	}
-	return first
-}
-
-// hide hides the line, if its key is blocked, and returns whether that is so.
-func (l *line) hide() bool {
-	if l.key.blocked && !l.isHidden {
-		l.band.shown.remove(l)
-		l.isHidden = true
-		l.key.hidden.push(l)
+	if next.entry == nil {
+		return nil
 	}
-	return l.key.blocked
+	return next.lane
 }
 
-// hide hides a lane of a hidden line.
-func (l *lane) hide() {
-	l.kind.shown.remove(l)
-	l.isHidden = true
-	l.line.hidden.push(l)
-}
-
-// show shows the line and its lanes again.
-func (l *line) show() {
-	for len(l.hidden) > 0 {
-		lane := l.hidden[len(l.hidden)-1]
-		l.hidden.remove(lane)
-		lane.isHidden = false
-		lane.kind.shown.push(lane)
+// first returns the first turn that is not of a blocked key, a zero one if there is none.
+func first(shown *heap[turn]) turn {
+	for len(*shown) > 0 {
+		t := (*shown)[0]
+		if k := t.line.key; k.blocked {
+			shown.remove(t)
+			t.hidden = true
+			k.hidden = append(k.hidden, t.entry)
+		} else if now := t.turn(); now == t {
+			return t
+		} else {
+			shown.fix(now)
+		}
 	}
-	l.key.hidden.remove(l)
-	l.isHidden = false
-	l.band.shown.push(l)
+	return turn{}
+}
+
+// take takes out the first task of a lane.
+func (b *band) take(lane *lane) *item {
+	it, l := lane.head(), lane.line
+	if l.back {
+		lane.remove(it)
+		return it
+	}
+	turn, cost := l.next, l.cost(it)
+	if it.learned {
+		it.cost = uint32(cost)
+	}
+	b.now, l.served = max(b.now, turn.Round), turn.Round
+	l.end, l.next = order.Used(turn, b.now, cost, l.share())
+	b.furthest = max(b.furthest, l.end.Round)
+	lane.remove(it)
+	it.turn = turn.Round
+	return it
+}
+
+// add puts a task into the line.
+func (l *line) add(it *item) {
+	q, b := l.band.queue, l.band
+	if q.settings.Quantum > 0 && q.tasks[driver.Ready] == 1 && b.furthest > b.now {
+		b.now = b.furthest + 1
+	}
+	if l.back {
+		it.turn = min(it.turn, max(1, b.now)) // the band may have been forgotten since
+	} else if l.len == 0 {
+		l.next = order.First(l.end, l.served, b.now, q.newcomersJoin(), l.share())
+	}
+	lane := &l.one
+	if lane.kind == nil || lane.kind.name != it.kind { // as a rule it is that one
+		lane = l.lane(it.kind)
+	}
+	lane.insert(it)
+}
+
+// remove takes a task out of the line.
+func (l *line) remove(it *item) { l.lane(it.kind).remove(it) }
+
+// share returns how much work of the line is in a round.
+func (l *line) share() uint64 {
+	return uint64(l.key.weight) * uint64(max(1, l.band.queue.settings.Quantum))
+}
+
+// cost returns how much work a task is that is taken now.
+func (l *line) cost(it *item) uint64 {
+	q := l.band.queue
+	if q.settings.Quantum == 0 {
+		return 1
+	}
+	if it.learned {
+		for _, n := range q.notifiers {
+			if cost := n.LearnedCost(it.key.name); cost > 0 {
+				return uint64(cost)
+			}
+		}
+	}
+	return uint64(it.cost)
 }
 
 // newLine returns an empty line.
-func (b *band) newLine(k *keyState) *line {
-	l := &line{band: b, key: k}
-	l.one.line = l
+func (b *band) newLine(k *keyState, back bool) *line {
+	l := &line{band: b, key: k, back: back}
+	l.entry.line, l.one.entry = l, entry{line: l, lane: &l.one}
 	l.lanes = l.laneBuf[:0]
 	l.lanes.push(byHead{&l.one})
+	if b.lines++; !back {
+		l.used = b.idle[k.name]
+		delete(b.idle, k.name)
+	}
 	return l
 }
+
+// leave forgets an empty line, but for what it has used of rounds that are not over.
+func (b *band) leave(l *line) {
+	for _, lane := range l.lanes {
+		b.leaveKind(lane.kind)
+	}
+	l.key.hidden = slices.DeleteFunc(l.key.hidden, func(e *entry) bool { return e.line == l })
+	b.lines--
+	if l.back || b.isVoid(l.used) {
+		return
+	}
+	if len(b.idle) >= max(maxSpare, b.maxIdle) {
+		maps.DeleteFunc(b.idle, func(_ string, u used) bool { return b.isVoid(u) })
+		b.maxIdle = 2 * len(b.idle)
+	}
+	if b.idle == nil {
+		b.idle = map[string]used{}
+	}
+	b.idle[l.key.name] = l.used
+}
+
+// isVoid reports whether nothing follows from what a line has used.
+func (b *band) isVoid(u used) bool {
+	join := b.now
+	if !b.queue.newcomersJoin() {
+		join++
+	}
+	return u.end.Round < join || u == used{}
+}
+
+func (q *queue) newcomersJoin() bool { return q.settings.Newcomers == fairq.ThisRound }
 
 // isEmpty tells whether the line has no tasks, and so no turns.
 func (l *line) isEmpty() bool { return l.len == 0 }
@@ -257,175 +269,13 @@ func (b *band) kind(name string) *kind {
 	return k
 }
 
-// leave says that a lane is of this kind no more. It need not have been of any.
-func (b *band) leave(k *kind) {
+// leaveKind says that a lane is of this kind no more. It need not have been of any.
+func (b *band) leaveKind(k *kind) {
 	if k == nil {
 		return
 	}
 	if k.lanes--; k.lanes == 0 && len(b.kinds) > spareKinds {
 		delete(b.kinds, k.name)
-	}
-}
-
-// add puts a task into the line. If the number of a turn is in the task, it is owed that one.
-func (l *line) add(it *item) {
-	lane := &l.one
-	if lane.kind == nil || lane.kind.name != it.kind { // as a rule it is that one
-		lane = l.lane(it.kind)
-	}
-	lane.insert(it)
-	l.count(lane, 1)
-	switch {
-	case it.turn != 0:
-		l.owe(it.turn)
-		it.turn = 0
-	case l.band.limited:
-		l.fillTurns()
-	case l.missed == 0:
-		l.addTurn(it.cost)
-	}
-}
-
-// remove takes a task out of the line that does not leave by a turn.
-func (l *line) remove(it *item) {
-	lane := l.lane(it.kind)
-	lane.remove(it)
-	l.count(lane, -1)
-	l.giveUp(l.len)
-}
-
-// take takes out the first task of a lane.
-func (l *line) take(lane *lane, turn uint64) *item {
-	it := lane.head()
-	lane.remove(it)
-	l.count(lane, -1)
-	it.turn = turn
-	if l.turnsAhead == 0 || l.band.limited {
-		l.fillTurns()
-	}
-	return it
-}
-
-// oldest returns the lane whose first task is the oldest that the filter passes, nil if there is
-// none.
-func (l *line) oldest(f *driver.Filter) *lane {
-	if first := l.lanes[0].lane; first.len > 0 && f.PassesKind(first.kind.name) { // as a rule
-		return first
-	}
-	if len(f.Kinds) >= len(l.byKind) {
-		return l.older(0, nil, f)
-	}
-	var first *lane
-	for _, name := range f.Kinds {
-		if lane := l.byKind[name]; lane != nil && lane.len > 0 && (first == nil || byHead{lane}.before(byHead{first})) {
-			first = lane
-		}
-	}
-	return first
-}
-
-// older returns that too, or nil, if it is older than the given one and at that place of the heap
-// or below it. What is below a lane that the filter passes is younger.
-func (l *line) older(i int, than *lane, f *driver.Filter) *lane {
-	if i >= len(l.lanes) || l.lanes[i].len == 0 || than != nil && !l.lanes[i].before(byHead{than}) {
-		return than
-	}
-	if lane := l.lanes[i].lane; f.PassesKind(lane.kind.name) {
-		return lane
-	}
-	return l.older(2*i+2, l.older(2*i+1, than, f), f)
-}
-
-// count counts a task that gets into a lane (1), or leaves it (-1).
-func (l *line) count(lane *lane, n int) {
-	lane.len += n
-	l.len += n
-	if len(l.lanes) > 1 {
-		l.lanes.fix(byHead{lane})
-	}
-	if lane.len != 0 && lane.len != n {
-		return // it was there, and is
-	}
-	lane.in().index(lane, lane.len > 0)
-	lane.isHidden = lane.isHidden && lane.len > 0
-	l.in().index(l, l.len > 0)
-	l.isHidden = l.isHidden && l.len > 0
-}
-
-// addTurn gives the line a turn for a task of that cost.
-func (l *line) addTurn(cost uint32) {
-	b := l.band
-	if l.key.weight != 1 && b.turns.Weight == nil {
-		b.turns.Weight = func(string) int { return b.weight }
-	}
-	b.weight, b.cost = l.key.weight, cost
-	b.turns.Push(l.key.name, l)
-	l.turnsAhead++
-}
-
-// fillTurns gives the line the turns that it must have: a line with tasks has at least one, ahead
-// or owed.
-func (l *line) fillTurns() {
-	if l.missed != 0 {
-		return
-	}
-	want := 1
-	if l.band.limited && !l.band.turns.SettleCosts {
-		want = l.key.weight
-	}
-	for want = min(want, l.len-len(l.owed)); l.turnsAhead < want; {
-		first := l.lanes[0].head()
-		first.cost = l.band.queue.price(first)
-		l.addTurn(first.cost)
-	}
-}
-
-// price returns what a task costs that gets a turn now.
-func (q *queue) price(it *item) uint32 {
-	if it.learned {
-		for _, n := range q.notifiers {
-			if cost := n.LearnedCost(it.key.name); cost > 0 {
-				return uint32(cost)
-			}
-		}
-	}
-	return it.cost
-}
-
-// owe records that the line is owed a turn that has been delivered.
-func (l *line) owe(turn uint64) {
-	i, _ := slices.BinarySearch(l.owed, turn)
-	l.owed = slices.Insert(l.owed, i, turn)
-	l.reorder()
-}
-
-// giveUp takes the last turns from the line, until it has no more than n.
-func (l *line) giveUp(n int) {
-	for l.turnsAhead+len(l.owed) > n {
-		if l.turnsAhead > 0 {
-			l.band.turns.RemoveNewest(l.key.name)
-			l.turnsAhead--
-			continue
-		}
-		last := len(l.owed) - 1
-		if l.owed[last] == l.missed {
-			l.missed = 0
-		}
-		l.owed = l.owed[:last]
-		l.reorder()
-	}
-}
-
-// reorder has the line and its lanes in the places that go with the turns that it is owed.
-func (l *line) reorder() {
-	if l.len == 0 {
-		return
-	}
-	l.in().fix(l)
-	for _, lane := range l.lanes {
-		if lane.len > 0 {
-			lane.in().fix(lane.lane)
-		}
 	}
 }
 
@@ -445,9 +295,10 @@ func (l *line) lane(name string) *lane {
 		}
 	}
 	if free == nil {
-		free = &lane{line: l}
+		free = &lane{}
+		free.entry = entry{line: l, lane: free}
 		l.lanes.push(byHead{free})
-	} else if l.band.leave(free.kind); free.kind != nil {
+	} else if l.band.leaveKind(free.kind); free.kind != nil {
 		delete(l.byKind, free.kind.name)
 	}
 	free.kind = l.band.kind(name)
@@ -466,27 +317,81 @@ func (l *line) lane(name string) *lane {
 	return free
 }
 
+// in returns the heap in which the line or lane is while it has tasks.
+func (e *entry) in() *heap[turn] {
+	if e.lane == nil {
+		return &e.line.band.shown
+	}
+	return &e.lane.kind.shown
+}
+
+// turn returns the turn that is used next.
+func (e *entry) turn() turn {
+	lane := e.lane
+	if lane == nil {
+		lane = e.line.lanes[0].lane
+	}
+	it := lane.head()
+	if e.line.back {
+		return turn{it.turn, it.place, e}
+	}
+	return turn{e.line.next.Round, it.place, e}
+}
+
+// count counts a task that gets in (1), or leaves (-1). It may have been, or be, the first one.
+func (e *entry) count(n int, first bool) {
+	switch e.len += n; {
+	case e.hidden:
+	case e.len == 0:
+		e.in().remove(turn{entry: e})
+	case e.len == n:
+		e.in().push(e.turn())
+	case first && (n > 0 || e.lane == nil): // else it may stay too early: see band
+		e.in().fix(e.turn())
+	}
+}
+
+// show shows what was hidden.
+func (e *entry) show() {
+	if e.hidden = false; e.len > 0 {
+		e.in().push(e.turn())
+	}
+}
+
 // head returns the lane's first task.
 func (l *lane) head() *item {
-	first := l.inOrder.first
-	if len(l.early) > 0 && (first == nil || l.early[0].place < first.place) {
+	first := byPlace{l.inOrder.first}
+	if len(l.early) > 0 && (first.item == nil || l.early[0].before(first)) {
 		return l.early[0].item
 	}
-	return first
+	return first.item
 }
 
 func (l *lane) insert(it *item) {
-	if last := l.inOrder.last; last != nil && it.place < last.place {
-		l.early.push(byPlace{it})
+	this, last := byPlace{it}, byPlace{l.inOrder.last}
+	if last.item != nil && this.before(last) {
+		l.early.push(this)
 	} else {
 		l.inOrder.append(it)
 	}
+	l.count(1, l.head() == it)
 }
 
 func (l *lane) remove(it *item) {
+	first := l.head() == it
 	if it.early != 0 {
 		l.early.remove(byPlace{it})
 	} else {
 		l.inOrder.remove(it)
 	}
+	l.count(-1, first)
+}
+
+// count counts a task of the lane, and so of its line.
+func (l *lane) count(n int, first bool) {
+	l.entry.count(n, first)
+	if first && len(l.line.lanes) > 1 {
+		l.line.lanes.fix(byHead{l})
+	}
+	l.line.entry.count(n, first)
 }

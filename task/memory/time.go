@@ -2,7 +2,6 @@ package memory
 
 import (
 	"context"
-	"iter"
 	"time"
 
 	"github.com/fairq/fairq/task/driver"
@@ -28,39 +27,6 @@ func (q *queue) rearm(it *item, wake int64) {
 	}
 	q.announce()
 }
-
-// inOrder iterates over timers in the order of their times, and changes nothing. The first of all
-// comes first, and then always the first one of those whose parents in the heap have come: n of
-// them take O(n log n).
-func inOrder(timers heap[byTime]) iter.Seq[*item] {
-	return func(yield func(*item) bool) {
-		var next heap[*child]
-		add := func(i int) {
-			if i < len(timers) {
-				next.push(&child{item: timers[i].item, index: i})
-			}
-		}
-		for add(0); len(next) > 0; {
-			c := next[0]
-			if !yield(c.item) {
-				return
-			}
-			next.remove(c)
-			add(2*c.index + 1)
-			add(2*c.index + 2)
-		}
-	}
-}
-
-// child is an element of the heap of timers, in another heap.
-type child struct {
-	item  *item
-	index int   // in the heap of timers
-	place int32 // in the other one
-}
-
-func (c *child) before(other *child) bool { return byTime{c.item}.before(byTime{other.item}) }
-func (c *child) at() *int32               { return &c.place }
 
 // next returns when Tick must be called, 0 for never.
 func (q *queue) next() (at int64) {

@@ -1,20 +1,18 @@
 package memory
 
 import (
-	"context"
 	"time"
+
+	"github.com/fairq/fairq/task/driver"
 )
 
 // TimeUpcoming returns how long Upcoming holds the lock of the queue of that name.
 func (m *Store) TimeUpcoming(name string, n int) time.Duration {
-	q := m.queues[name]
-	w, err := q.newWalk(context.Background(), n)
-	if err != nil {
+	found := make([]driver.UpcomingTask, n)
+	clear(found)
+	start := time.Now()
+	if _, err := m.queues[name].upcoming(found[:0]); err != nil {
 		panic(err)
 	}
-	start := time.Now()
-	w.now, _ = q.enter()
-	w.upcoming(n)
-	q.exit()
 	return time.Since(start)
 }

@@ -39,7 +39,7 @@ var asIsCases = []testCase{
 		l := q.first("a1")
 		e.openIn(e.store, "queue", o)
 		l.ack()
-		q.order("b1 a2")
+		q.order("a2 b1")
 	}},
 	{"Helps", "opens a queue to look at it, or to repair it by hand", func(e *env) {
 		q := e.open(options{MaxInFlightPerKey: 1})
@@ -60,7 +60,7 @@ var asIsCases = []testCase{
 		e.ok(looker.KickID(ctx, ids[2]))
 		_, err = looker.Peek(ctx, ids[3])
 		e.is(err, task.ErrNotFound)
-		q.order("c1 b1 c2")
+		q.order("c1 c2 b1")
 		e.ok(looker.DropUnlessTaken(ctx))
 		_, err = q.Stats(ctx)
 		e.is(err, task.ErrDropped)

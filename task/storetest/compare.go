@@ -54,14 +54,6 @@ type Subject struct {
 // promises none of it:
 //
 //   - IDs, and the names of consumers.
-//   - Which key is served next, of those with a task of the first priority that can be taken,
-//     where there is something that leaves it open: MaxInFlightPerKey, KeepPlace, filters by kind,
-//     keys that are paused or wait, or tasks that leave the line otherwise than by being taken (deleted,
-//     buried, expired, evicted, cancelled, taken by their ids). Odd seeds have nothing of that, so
-//     there the order is compared as it is. With the others no key may be passed over for another
-//     one more than four times, in shares of a round; the turns that the other one has handed back
-//     do not count, also if it is not the tasks that had them that are taken. The first store is
-//     made to serve the same key as the other, by pausing the rest, and must take the same task.
 //   - Which of several keys with the longest backlog loses a task that is evicted. Its task must
 //     be the one that Options.WhenFull says.
 //   - Between processes, the order of events.
@@ -91,8 +83,6 @@ type comparison struct {
 	groups  []string
 	removes bool // tasks leave the line otherwise than by being taken
 	pauses  bool // keys are paused
-	steady  bool // nothing is done that leaves open which key is next
-	open    bool // which key is next is open
 
 	subject Subject
 	tx      Transactor // the first store, if calls are made in transactions of the caller's own
@@ -107,14 +97,6 @@ type comparison struct {
 	leases  []*twins
 	calls   []string
 	payload int
-
-	remembered int              // how many of the wanted events are in what follows
-	attempts   map[task.ID]int  // of tasks when they were taken last
-	returned   map[task.ID]bool // tasks that were handed back untried, so they may be first
-	owed       map[line]int     // turns that lines have used and have been handed back
-
-	// How often a key that could be served was passed over for each other one since it last was.
-	passed map[string]map[string]int
 }
 
 // side is a queue as one process has it open, and what it was told.
@@ -131,12 +113,6 @@ type side struct {
 type worker struct {
 	at        *side
 	got, want *task.Consumer[int]
-}
-
-// line is the tasks of a key that have the same priority.
-type line struct {
-	key      string
-	priority int
 }
 
 // twins are a task that was taken, in each queue.
@@ -158,7 +134,6 @@ func compare(t *testing.T, seed uint64, want task.Store, got Subject) {
 		T: t, Rand: rand.New(rand.NewPCG(seed, 1)), costs: rand.New(rand.NewPCG(seed, 2)), seed: seed, name: fmt.Sprint("seed-", seed),
 		subject: got, ctx: ctx, weights: map[string]int{}, kinds: []string{""}, groups: Groups,
 		ids: map[task.ID]task.ID{}, names: map[string]string{"": ""},
-		attempts: map[task.ID]int{}, returned: map[task.ID]bool{}, owed: map[line]int{}, passed: map[string]map[string]int{},
 	}
 	if tx, ok := got.Store.(Transactor); ok && seed%3 == 0 && len(got.Others) == 0 {
 		c.tx = tx
@@ -200,7 +175,6 @@ func (c *comparison) choose() {
 	if c.dearest = 1 + c.costs.Int64N(20); c.seed%4 >= 2 { // else costs are only kept
 		o.Quantum = 1 + c.costs.Int64N(10)
 	}
-	c.steady = c.seed%2 == 1 && !c.subject.Exact
 	if c.subject.Exact {
 		seldom = 2 // nothing of it makes the comparison weaker
 	}
@@ -225,11 +199,8 @@ func (c *comparison) choose() {
 	if c.chance(2) {
 		o.Grace = time.Duration(2+c.IntN(60)) * second
 	}
-	if c.chance(3) && !(c.steady && o.Quantum > 0) { // where costs are read at the turn, the order is another one
+	if c.chance(3) {
 		c.kinds = []string{"", "x", "y"}
-	}
-	if c.open = !c.steady && !c.subject.Exact; c.steady {
-		return
 	}
 	c.pauses, c.removes, o.KeepPlace = c.chance(2), c.chance(2), c.chance(seldom+1)
 	if c.chance(seldom) {
@@ -306,8 +277,8 @@ func (c *comparison) wrong(format string, args ...any) {
 	c.Helper()
 	o := c.options
 	o.Weight, o.OnEvict = nil, nil
-	c.Errorf("with %s=%d (%+v, weights %v, kinds %q, removes %v, pauses %v, open %v), after %s:\n%s",
-		seedVariable, c.seed, o, c.weights, c.kinds, c.removes, c.pauses, c.open,
+	c.Errorf("with %s=%d (%+v, weights %v, kinds %q, removes %v, pauses %v), after %s:\n%s",
+		seedVariable, c.seed, o, c.weights, c.kinds, c.removes, c.pauses,
 		c.calls[max(0, len(c.calls)-1):], fmt.Sprintf(format, args...))
 }
 

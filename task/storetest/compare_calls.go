@@ -353,7 +353,6 @@ func (c *comparison) pause() {
 		})
 		return
 	}
-	delete(c.passed, key)
 	if d := c.duration(); c.chance(2) {
 		c.both(fmt.Sprintf("HoldKey(%s, %v)", key, d), c.side(), func(s *side) error { return s.HoldKey(c.ctx, key, d) })
 		return

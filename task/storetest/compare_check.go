@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -105,7 +104,6 @@ func (c *comparison) compare() {
 	c.compareStats()
 	synctest.Wait()
 	c.compareEvents()
-	c.giveUpTurns(want)
 	c.compareExpired()
 	if c.subject.Check != nil {
 		if wrong := c.subject.Check(c.name); wrong != "" {
@@ -198,9 +196,7 @@ func (c *comparison) compareEvents() {
 		s.events = nil
 		return all
 	}
-	c.remember()
 	want, got := lives(c.want), map[task.ID][]string{}
-	c.remembered = 0
 	for _, s := range c.got {
 		for id, events := range lives(s) {
 			got[id] = append(got[id], events...)
@@ -215,42 +211,6 @@ func (c *comparison) compareEvents() {
 		c.equal(what, strings.Join(got[id], "\n"), strings.Join(want[id], "\n"))
 	}
 	c.equal("the number of tasks with events", len(got), len(want))
-}
-
-// remember notes what is to be known of tasks beyond what they tell themselves.
-func (c *comparison) remember() {
-	synctest.Wait()
-	c.want.mu.Lock()
-	defer c.want.mu.Unlock()
-	for _, e := range c.want.events[c.remembered:] {
-		id := e.Task.ID
-		switch e.Type {
-		case task.EventTake:
-			c.attempts[id] = e.Task.Attempts
-			continue
-		case task.EventRelease:
-			c.returned[id] = e.Task.State == task.Ready && e.Task.Attempts < c.attempts[id]
-			if c.returned[id] {
-				c.owed[line{e.Task.Key, e.Task.Priority}]++
-			}
-		case task.EventTTR, task.EventDelay, task.EventKick, task.EventStart:
-			c.returned[id] = false
-		}
-	}
-	c.remembered = len(c.want.events)
-}
-
-// giveUpTurns takes turns from lines that have fewer ready tasks, of all that there are.
-func (c *comparison) giveUpTurns(all []*task.Task[int]) {
-	ready := map[line]int{}
-	for _, t := range all {
-		if t.Info().State == task.Ready {
-			ready[line{t.Key, t.Priority}]++
-		}
-	}
-	for l, n := range c.owed {
-		c.owed[l] = min(n, ready[l])
-	}
 }
 
 // compareExpired compares the tasks that have expired or were evicted.
@@ -276,93 +236,4 @@ func (c *comparison) compareExpired() {
 		slices.Sort(want)
 	}
 	c.equal("tasks that have expired or were evicted", got, want)
-}
-
-// paused returns which keys that have tasks are, or wait.
-func (c *comparison) paused(s *side) map[string]bool {
-	stats, err := s.KeyStats(ctx, 100, fairq.ByBacklog)
-	c.ok("KeyStats", err)
-	paused := map[string]bool{}
-	for _, k := range stats {
-		paused[k.Key] = k.Paused || !k.WaitsUntil.IsZero()
-	}
-	return paused
-}
-
-// takeable returns the tasks of the wanted queue that can be taken, of the first priority that has
-// any, by key.
-func (c *comparison) takeable(f task.Filter) map[string][]*task.Task[int] {
-	all, taken, paused := c.all(c.want), map[string]int{}, c.paused(c.want)
-	for _, t := range all {
-		if t.Info().State == task.Taken {
-			taken[t.Key]++
-		}
-	}
-	most := c.options.MaxInFlightPerKey
-	all = slices.DeleteFunc(all, func(t *task.Task[int]) bool {
-		return t.Info().State != task.Ready || paused[t.Key] || most > 0 && taken[t.Key] >= most ||
-			f.MaxPriority != nil && t.Priority > *f.MaxPriority ||
-			f.Kinds != nil && !slices.Contains(f.Kinds, t.Kind)
-	})
-	first := task.MaxPriority
-	for _, t := range all {
-		first = min(first, t.Priority)
-	}
-	ready := map[string][]*task.Task[int]{}
-	for _, t := range all {
-		if t.Priority == first {
-			ready[t.Key] = append(ready[t.Key], t)
-		}
-	}
-	return ready
-}
-
-// checkTurn checks that a task may be taken, of those that could be, and that its key does not
-// push in before another one again and again.
-func (c *comparison) checkTurn(id task.ID, ready map[string][]*task.Task[int]) {
-	key := ""
-	for k, tasks := range ready {
-		if slices.ContainsFunc(tasks, func(t *task.Task[int]) bool { return t.ID == id }) {
-			key = k
-		}
-	}
-	if key == "" {
-		keys := slices.Sorted(maps.Keys(ready))
-		c.wrong("task %d was taken; of the first priority, one of these keys can be: %q", id, keys)
-		return
-	}
-	delete(c.passed, key)
-	l := line{key, ready[key][0].Priority}
-	if c.owed[l] > 0 {
-		c.owed[l]--
-		return // it has a turn from before, its own or that of another one which is gone
-	}
-	if c.returned[id] {
-		return
-	}
-	for other := range c.passed {
-		if ready[other] == nil {
-			delete(c.passed, other)
-		}
-	}
-	for other := range ready {
-		if other == key {
-			continue
-		}
-		if c.passed[other] == nil {
-			c.passed[other] = map[string]int{}
-		}
-		if c.passed[other][key]++; c.passed[other][key] > c.mayPass(key) {
-			c.wrong("key %s was passed over for key %s %d times", other, key, c.passed[other][key])
-		}
-	}
-}
-
-// mayPass returns how often a key may be served before another one that could be.
-func (c *comparison) mayPass(key string) int {
-	rounds := 1 // that a task is worth
-	if q := int(c.options.Quantum); q > 0 {
-		rounds = q + int(c.dearest)
-	}
-	return 4 * max(1, c.weights[key]) * rounds
 }

@@ -3,8 +3,6 @@ package storetest
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/fairq/fairq/task"
@@ -15,7 +13,7 @@ func (c *comparison) take() {
 	if c.chance(4) {
 		f.MaxPriority = new(c.IntN(3) - 1)
 	}
-	if !c.steady && c.chance(4) {
+	if c.chance(4) {
 		f.Kinds = []string{oneOf(c, c.kinds...), oneOf(c, c.kinds...)}
 	}
 	w := oneOf(c, c.workers...)
@@ -26,7 +24,7 @@ func (c *comparison) take() {
 	}
 }
 
-// takeOne takes a task, and reports whether there was one.
+// takeOne takes a task, and tells whether there was one.
 func (c *comparison) takeOne(w *worker, f task.Filter) bool {
 	w.got.SetFilter(f)
 	w.want.SetFilter(f)
@@ -58,17 +56,11 @@ func (c *comparison) ackAndTake(w *worker, l *twins) {
 
 // takeTheSame takes a task from the wanted queue, if one was taken from the other.
 func (c *comparison) takeTheSame(w *worker, f task.Filter, got *task.Task[int], ok bool) bool {
-	ready := c.takeable(f)
 	if c.did("TryTake(%s): %v", showFilter(f), ok); ok {
 		c.did("... task %d of %s, priority %d, kind %q", c.ids[got.ID], got.Key, got.Priority, got.Kind)
-		c.checkTurn(c.ids[got.ID], ready)
-		c.only(got.Key, ready, true)
 	}
 	want, wantOK, err := w.want.TryTake(ctx)
 	c.ok("TryTake", err)
-	if ok {
-		c.only(got.Key, ready, false)
-	}
 	if !c.equal("whether a task was taken", ok, wantOK) || !ok {
 		return false
 	}
@@ -82,23 +74,6 @@ func showFilter(f task.Filter) string {
 		return fmt.Sprintf("%q", f.Kinds)
 	}
 	return fmt.Sprintf("%q, priority <= %d", f.Kinds, *f.MaxPriority)
-}
-
-// only makes the wanted queue take no tasks but those of a key, of those that are ready, or not
-// any more, if which key is next is open.
-func (c *comparison) only(key string, ready map[string][]*task.Task[int], on bool) {
-	if !c.open {
-		return
-	}
-	for _, k := range slices.Sorted(maps.Keys(ready)) {
-		switch {
-		case k == key:
-		case on:
-			c.ok("PauseKey", c.want.PauseKey(ctx, k))
-		default:
-			c.ok("ResumeKey", c.want.ResumeKey(ctx, k))
-		}
-	}
 }
 
 func (c *comparison) settle() {
@@ -160,7 +135,7 @@ func (c *comparison) settle() {
 	}
 }
 
-// sameLease compares the fields of a lease.
+// sameLease compares what a task tells of its lease.
 func (c *comparison) sameLease(l *twins) {
 	c.equal("state", l.got.Info().State, l.want.Info().State)
 	c.equal("until", showTime(l.got.Info().Until), showTime(l.want.Info().Until))

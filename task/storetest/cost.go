@@ -37,7 +37,7 @@ var costCases = []testCase{
 		q := e.open(options{Quantum: 10, MaxInFlightPerKey: 1})
 		q.costing(5, "a1 a2 a3 a4 a5")
 		q.costing(10, "b1 b2 b3")
-		q.order("a1 b1 a2 b2 a3 a4 b3 a5")
+		q.order("a1 a2 b1 a3 a4 b2 a5 b3")
 	}},
 	{"KeepPlace", "go to the place of its Put", func(e *env) {
 		q := e.open(options{Quantum: 10, KeepPlace: true})

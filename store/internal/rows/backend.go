@@ -58,16 +58,16 @@ func (b *backend) Put(ctx context.Context, tasks []driver.New, ids []driver.ID) 
 				case q.putsBehind && (q.store.traits.Optimistic || q.behind[at]):
 					p.Puts = append(p.Puts, at)
 				case q.frontsOnly:
-					p.Fronts, p.weight = append(p.Fronts, at), max(p.weight, tasks[i].Weight)
+					p.Fronts = append(p.Fronts, at)
 				case q.byKey():
 					p.Keys = append(p.Keys, l.Key)
 				}
 				switch {
 				case q.frontsOnly: // it gets a turn when it comes to the front
-				case q.costs:
-					p.Lines = append(p.Lines, l)
-				default:
+				case q.alternates(tasks[i].Weight):
 					p.LastRounds = append(p.LastRounds, l)
+				default:
+					p.Lines = append(p.Lines, l)
 				}
 			}
 		},

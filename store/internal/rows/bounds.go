@@ -14,11 +14,9 @@ import (
 // rows of tasks, and from that follows what it may do:
 //
 //   - A change of a task writes two rows of tasks: its own, and that of the next task of its line,
-//     which gets its turn. So a transaction works on half as many tasks: see step and room.
+//     which gets its turn. (With kinds it may be some more: for these there is room enough.) So a
+//     transaction works on half as many tasks: see step and room.
 //   - A Put writes one row.
-//   - If the first task of a line goes, all those at its front get other turns. They are as many as
-//     the weight of the key, which is bounded too, and the first one of each further kind. If these
-//     are too many, they are left to other transactions (see moveFront).
 //
 // unit.written is how many rows of tasks a transaction has written so far. unit.bytes is the same
 // for Traits.MaxBytes: what a call will put is known before it runs, and of other tasks at most one

@@ -242,12 +242,8 @@ func (v Calls) listTaken(o driver.ListOptions) ([]*Row, error) {
 
 // Next returns the first task of a line that is Ready and comes after a round and seq.
 func (v Calls) Next(l Line, round, seq uint64) (*Row, error) {
-	from := Tuple{num(round), num(seq + 1)}
-	if round == 0 { // those that have no round do not count
-		from = Tuple{int64(1)}
-	}
 	return one(v.Rows(Range{
-		Index: TaskLine, Prefixes: at(l.Key, num(l.Priority)), From: from, Limit: 1,
+		Index: TaskLine, Prefixes: at(l.Key, num(l.Priority)), From: Tuple{num(round), num(seq + 1)}, Limit: 1,
 		Only: Only{State: driver.Ready}, Lock: SkipLocked,
 	}))
 }
@@ -270,27 +266,15 @@ func set[R any](t Table[R], r *R, keep bool) error {
 	return t.Delete(r)
 }
 
-// Last returns the task of a line that has its last turn; if state is not 0, of those in it.
-func (v Calls) Last(l Line, state driver.State) (*Row, error) {
-	return one(v.Rows(lastRange(l, state)))
-}
+// LastReady returns the ready task of a line that has its last turn.
+func (v Calls) LastReady(l Line) (*Row, error) { return one(v.Rows(lastRange(l))) }
 
-// lastRange is what Last reads.
-func lastRange(l Line, state driver.State) Range {
+// lastRange is what LastReady reads.
+func lastRange(l Line) Range {
 	return Range{
 		Index: TaskLine, Prefixes: at(l.Key, num(l.Priority)), From: Tuple{int64(1)}, Desc: true,
-		Limit: 1, Only: Only{State: state},
+		Limit: 1, Only: Only{State: driver.Ready},
 	}
-}
-
-// LastReady returns the task of a priority that can be taken after all others.
-func (v Calls) LastReady(priority int) (*Row, error) {
-	return one(v.Rows(lastReadyRange(priority)))
-}
-
-// lastReadyRange is what LastReady reads.
-func lastReadyRange(priority int) Range {
-	return Range{Index: TaskReady, Prefixes: at(num(priority)), Desc: true, Limit: 1}
 }
 
 // ServedOf returns the row of a line that was served.

@@ -70,7 +70,6 @@ type wants struct {
 	Lines  []Line     // whose accounts are asked for
 	Puts   []lineKind // where a task is put that probably stays behind, see staysBehind
 	Fronts []lineKind // where one is put that may not
-	weight int        // the greatest of their keys
 }
 
 // forDriver returns the plan as a driver gets it. No value is in a range twice.
@@ -114,13 +113,13 @@ func (w *wants) ranges(q *queue, h *Head) (ranges []Range) {
 	}
 	for i, l := range w.Lines {
 		if i == 0 || l.Priority != w.Lines[i-1].Priority {
-			ranges = append(ranges, lastReadyRange(l.Priority), furthestRange(l.Priority))
+			ranges = append(ranges, furthestRange(l.Priority))
 		}
-		ranges = append(ranges, lastRange(l, 0), servedRange(l))
+		ranges = append(ranges, lastRange(l), servedRange(l))
 	}
-	ranges = append(ranges, frontRanges(h.unknownKeys(w.Keys), nil, 0, false)...)
+	ranges = append(ranges, frontRanges(h.unknownKeys(w.Keys), nil, false)...)
 	keys, spans := h.unknownFronts(q, w.Fronts)
-	return append(ranges, frontRanges(keys, spans, w.weight, false)...)
+	return append(ranges, frontRanges(keys, spans, false)...)
 }
 
 // unread returns the ids of tasks that are wanted and not known.

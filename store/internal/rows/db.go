@@ -78,7 +78,7 @@ type Traits struct {
 	// MaxWrites is the greatest number of rows that a transaction should write, 0 without a limit.
 	// A larger change takes several transactions. Either each of them leaves the queue in a valid
 	// state, or no other call runs in the queue before the last one. A call that cannot be
-	// divided, such as a PutBatch of many tasks or a great weight, is refused before it writes
+	// divided, such as a PutBatch of many tasks, is refused before it writes
 	// anything, with an error that names number and limit. bounds.go estimates how many rows a
 	// transaction will write.
 	MaxWrites int

@@ -4,31 +4,31 @@
 //
 // # Rounds
 //
-// A task that becomes ready gets its round: max(the round being served, the last round of its key)
-// + 1. The former is stored, for each priority, and only grows; the latter is not stored, for it is
-// the greatest round in the rows of that key. So it is right after a restart and after a purge, and
-// nothing has to be swept. The ready tasks in the order of (priority, round, seq) are the order in
-// which they are taken.
+// Package order says which turn a task gets. A task that becomes ready gets it at once, after those of
+// its line: the round being served is stored, for each priority, and only grows; the last turn of a
+// line is not stored, because it is that of its last ready task. So it is right after a restart and
+// after a purge, and nothing has to be swept. The ready tasks in the order of (priority, round, place)
+// are the order in which they are taken. If one of them leaves the line otherwise than by being taken,
+// the next one gets its turn, and what is behind that moves up one after the other: see closeGap.
 //
 // Where two processes put tasks of the same key at the same moment, and the database lets them,
 // neither sees the other's: then the key gets one turn in that round from each of them.
 //
 // # Work instead of tasks
 //
-// With a Quantum, a task has in its row what its key has used of its round before it. What is used
-// after it follows from its cost, by the rule of package account: it is not written down, so a task
-// that gets the turn of another one, because that was deleted, pays its own cost. The account of a
-// line is that after its last task, and is written to the table of Served when a task is taken that
-// has used rounds to come: there it is found when the task is gone, and swept when it is void.
+// A task has in its row what its key has used of its round before it. What is used after it follows
+// from its cost, by the rule of package account: it is not written down, so a task that gets the turn
+// of another one, because that was deleted, pays its own cost. The account of a line without ready
+// tasks is written to the table of Served when a task is taken that has used rounds to come: there it
+// is found when the task is gone, and swept when it is void.
 //
 // # Queues that count by key
 //
-// With MaxInFlightPerKey, or once there are kinds or a key was paused or waited, only the front of each line
-// (a key in a priority) is in the index of ready tasks: as many tasks as the weight of the key, and
-// the first one of each further kind, which shares the last of these turns. The others are parked;
-// they get their rounds when they get to the front. The front of a key that is busy, paused or waits leaves
-// the index and keeps its rounds, so it is first when it comes back. With a Quantum one task is at
-// the front, whatever the weight, and the next one follows when it is taken: costs are read then.
+// With MaxInFlightPerKey or KeepPlace, or once there are kinds or a key was paused or waited, only the
+// front of each line (a key in a priority) is in the index of ready tasks: its first task, and the
+// first one of each further kind, which shares its turn. The others are parked; the line gets its next
+// turn when it has used the one before. The front of a key that is busy, paused or waits leaves the
+// index and keeps its round, so it is first when it comes back.
 //
 // # Databases
 //

@@ -1,7 +1,6 @@
 package rows
 
 import (
-	"math"
 	"slices"
 
 	"github.com/fairq/fairq/internal/account"
@@ -9,71 +8,102 @@ import (
 )
 
 // In a queue with kinds, KeepPlace or MaxInFlightPerKey, or in which a key was ever paused or waited,
-// only the front of each line is in the index of ready tasks: as many tasks as the weight of its key,
-// and the first one of each further kind. The others are parked: they have no turn. So whoever takes
-// passes over no task that he may not have, and to block or free a key changes few rows. The invariant,
-// whenever updateFront returns, or if it has left work to other transactions when that is done:
+// only the front of each line is in the index of ready tasks: its first task, which has the turn of
+// the line, and the first one of each further kind, which shares it. What was handed back with its turn
+// is there too, and is no other part of the line. All others are parked: they have no turn. So whoever
+// takes passes over no task that he may not have, and to block or free a key changes few rows. The
+// invariant, whenever updateFront returns:
 //
-//   - Those at the front of a line are the first in the order of Place, but for those of further
-//     kinds, and their turns are in that order too.
-//   - Those of further kinds share a turn. Their turns are none after the last one of the front. They
-//     may be Takeable though others would not be: see isNext.
-//   - They are Takeable unless their key is blocked. Where many keys get blocked and free again all the
-//     time, with MaxInFlightPerKey, one is so only if no line of its key before its own has a task of
-//     its kind: whoever takes would have to take that one first. So to block a key takes as many
-//     writes as there are at one front, whatever its priorities.
+//   - Those of further kinds share a turn of the line that is not after the one it has. They may be
+//     Takeable though others would not be: see isNext.
+//   - The tasks at the front are Takeable unless their key is blocked. Where many keys get blocked and
+//     free again all the time, with MaxInFlightPerKey, one is so only if no line of its key before its
+//     own has a task of its kind: whoever takes would have to take that one first. So to block a key
+//     takes as many writes as there are at one front, whatever its priorities.
 //   - The others have no Round.
-//
-// It is kept by working out the whole front again after each change. Which turns the line has
-// follows from its rows and from the task that has just left it; which tasks get these turns
-// follows from their places. So no call has to know what another one has left behind.
+
+// change is what a task has done.
+type change uint8
+
+const (
+	came change = iota // to its line
+	used               // its turn, or that of its line: it was taken
+	left               // otherwise
+)
 
 // updateFront makes the front of a line what it must be, after a task has come to it or gone from
 // it. If that has blocked or freed the key, or its line is the first of a kind now or is not any
 // more, the fronts of its other lines are hidden or shown too.
 //
-// left is the turn that the task had, if it has gone without being taken: it stays with the line.
-// used is that turn if it was taken: then no task of the line has it any more.
-func (u *unit) updateFront(changed *Row, left, used turn) {
+// If the task has gone, turn is that which it had of the line: it has used it, or leaves it to the line.
+func (u *unit) updateFront(changed *Row, how change, turn account.Account) {
 	if !u.q.frontsOnly {
 		return
 	}
-	l, weight := changed.line(), changed.Weight
-	u.readFronts(u.readsPayload(), weight, changed.lineKind())
-	if u.q.countsKeys {
-		weight = u.key(l.Key).Weight
+	u.readFronts(u.readsPayload(), changed.lineKind())
+	switch {
+	case !changed.Returned:
+		u.moveFront(changed, how, turn)
+	case how == came:
+		u.setFront(changed, changed.turn(), AtFront)
 	}
-	u.finishFront(l)
-	turns := []turn{left}
-	front, _, _ := u.line(l)
-	for _, r := range front {
-		turns = append(turns, r.turn())
-	}
-	latest := slices.MaxFunc(append(turns, used), turn.compare)
-	turns = slices.DeleteFunc(turns, func(t turn) bool { return t == turn{} || t == used })
-	slices.SortFunc(turns, turn.compare)
-	turns = slices.Compact(turns)
-	n := max(u.ahead(weight), len(turns))
-	first := u.firstOf(l, n)
-	for len(turns) < len(first) {
-		turns = append(turns, u.frontTurn(first[len(turns)], weight, turns, used))
-	}
-	w := &work{
-		What: moveFront, Name: []byte(l.Key), Place: [4]int64{num(l.Priority)},
-		Front: n, Turns: turns, Kind: []byte(changed.Kind),
-	}
-	w.Late = len(first) > 0 && turns[len(first)-1].compare(latest) < 0
-	if !u.moveFront(w, changed, u.maxRows()-u.written) {
-		u.leaveWork(w)
-	}
+	u.countFront(changed.Key)
 	if u.q.limitsInFlight {
 		u.updateShown(changed)
 	}
-	if u.q.guardsFronts() && len(first) < n {
-		_, err := u.v.Tasks().Scan(Range{
-			Index: TaskPlace, Prefixes: at(l.Key, num(l.Priority)), Lock: NoMore,
-		})
-		check(err)
+}
+
+// moveFront is updateFront for a line. A task that was handed back is no part of it.
+func (u *unit) moveFront(changed *Row, how change, turn account.Account) {
+	l := changed.line()
+	_, was, rest := u.line(l)
+	first := was
+	if len(rest) > 0 && (first == nil || rest[0].Place < first.Place) {
+		first = rest[0]
+	}
+	if first == nil {
+		if u.q.guardsFronts() {
+			_, err := u.v.Tasks().Scan(Range{
+				Index: TaskPlace, Prefixes: at(l.Key, num(l.Priority)), Lock: NoMore,
+			})
+			check(err)
+		}
+		return
+	}
+	switch {
+	case how == used && was != nil:
+		turn = u.following(was.turn(), changed)
+	case how == used:
+		turn = u.following(turn, changed)
+	case was != nil:
+		turn = was.turn()
+	case turn.Round == 0:
+		turn = u.firstTurn(first)
+	}
+	u.setFront(first, turn, AtFront)
+	kinds := []string{changed.Kind, first.Kind}
+	if was != nil && was != first {
+		u.setFront(was, account.Account{}, Parked)
+		kinds = append(kinds, was.Kind)
+	}
+	slices.Sort(kinds)
+	for _, kind := range slices.Compact(kinds) {
+		u.shareTurn(l, first, kind, turn)
+	}
+}
+
+// shareTurn has the first task of a kind in a line share its turn, unless the first one of all is of
+// that kind.
+func (u *unit) shareTurn(l Line, first *Row, kind string, turn account.Account) {
+	shares := kind == first.Kind
+	for _, r := range u.restOf(lineKind{l, kind}, first.Place) {
+		switch {
+		case shares && r.Front == Shares:
+			u.setFront(r, account.Account{}, Parked)
+		case !shares && r.Front == Parked:
+			u.setFront(r, turn, Shares)
+		}
+		shares = true
 	}
 }
 
@@ -84,16 +114,14 @@ func (u *unit) updateShown(changed *Row) {
 	if wrong := shownSpan(key, u.blocked(key)); len(u.firsts(wrong, 1).rows) > 0 {
 		u.do(&work{What: blockFronts, Name: []byte(key)})
 	}
-	front, rest, _ := u.line(at.Line)
-	isOther := func(r *Row) bool { return r.Kind == at.kind && r.ID != changed.ID }
-	if slices.ContainsFunc(front, isOther) || slices.ContainsFunc(rest, isOther) {
+	here := u.firsts(kindSpan(at), 2).rows
+	if slices.ContainsFunc(here, func(r *Row) bool { return r.ID != changed.ID }) {
 		return // there were tasks of its kind in the line before, and are now
 	}
 	var next *Row // in another line
-	switch here := u.firsts(kindSpan(at), 2).rows; {
-	case len(here) == 0:
+	if len(here) == 0 {
 		next = u.firstOfKind(key, at.kind)
-	case len(here) == 1 && here[0].ID == changed.ID && !u.isAlone(changed):
+	} else if !u.isAlone(changed) {
 		if all := u.firsts(ofKind(key, at.kind), 2).rows; all[0].ID == changed.ID && len(all) > 1 {
 			next = all[1]
 		}
@@ -142,93 +170,15 @@ func (u *unit) notePut(r *Row, behind bool) {
 	u.behind[r.lineKind()], u.q.behind[r.lineKind()] = behind, behind
 }
 
-// moveFront gives a line's turns to its first tasks, as many as w.Front, and has the first one of
-// each further kind share a turn. Of the other tasks only those of w.Kind, as changed is, those
-// that lose their turns, and with w.Late those that share one which is too late, can be other than
-// they must be: of a kind that has a task at the front none shares a turn. Of tasks after the
-// first w.Front it writes n at most, and of all only frontBytes when the transaction is large,
-// unless n is no limit. It reports whether that was enough. If it was not, it is called again,
-// without changed.
-func (u *unit) moveFront(w *work, changed *Row, n int) (done bool) {
-	l, kind := Line{string(w.Name), int(w.Place[0])}, string(w.Kind)
-	defer u.countFront(l)
-	first := u.firstOf(l, w.Front)
-	front, rest, more := u.line(l)
-	var last turn
-	end := uint64(0) // the place of the last one of these
-	for i, r := range first {
-		last, end = w.Turns[i], r.Place
-	}
-	of := map[string]bool{} // kinds whose first task is known to be at the front or to share a turn
-	has := func(kind string) bool {
-		of[kind] = of[kind] || slices.ContainsFunc(first, func(r *Row) bool { return r.Kind == kind })
-		return of[kind]
-	}
-	// What is known changes with each write.
-	rest = slices.DeleteFunc(slices.Clone(rest), func(r *Row) bool { return r.Place <= end })
-	if isFirst := changed != nil && changed.Place <= end; more && (changed == nil || isFirst || !has(kind)) {
-		// Of the kind, is that one known which was the first of the others until now?
-		known := func(r *Row) bool {
-			return r.Kind == kind && changed != nil &&
-				(changed.State != driver.Ready || isFirst || r.Place < changed.Place)
-		}
-		if !slices.ContainsFunc(rest, known) {
-			rest = slices.DeleteFunc(rest, func(r *Row) bool { return r.Kind == kind })
-			rest = append(rest, u.restOf(lineKind{l, kind}, end)...)
-		}
-	}
-	rest = append(rest, slices.DeleteFunc(slices.Clone(front), func(r *Row) bool { return r.Place <= end })...)
-	if w.Late && more {
-		for _, r := range must(u.v.Rows(Range{
-			Index: TaskLine, Prefixes: at(l.Key, num(l.Priority)),
-			From: Tuple{num(last.Round), num(last.Seq + 1)}, Only: Only{State: driver.Ready},
-		})) {
-			if r.Place > end && !slices.ContainsFunc(rest, func(o *Row) bool { return o.ID == r.ID }) {
-				rest = append(rest, r)
-			}
-		}
-	}
-	slices.SortFunc(rest, byPlace)
-	begun := u.bytes
-	isLarge := func() bool { return n < math.MaxInt && u.isLarge() && u.bytes-begun >= frontBytes }
-	for i, r := range first {
-		if isLarge() {
-			return false
-		}
-		u.setTurn(r, w.Turns[i], AtFront)
-	}
-	for _, r := range rest {
-		var to turn
-		front := Parked
-		switch {
-		case has(r.Kind) && r.Round == 0:
-			continue
-		case has(r.Kind):
-		case r.Front == Shares && r.turn().compare(last) <= 0:
-			of[r.Kind] = true // whoever finds it gives it the last turn: see isNext
-			continue
-		default:
-			of[r.Kind] = true
-			to, front = last, Shares
-		}
-		if n <= 0 || isLarge() {
-			return false
-		}
-		n--
-		u.setTurn(r, to, front)
-	}
-	return true
-}
-
-// setTurn gives a task that is known a turn, and writes it if it is not so already.
-func (u *unit) setTurn(known *Row, to turn, front Front) {
+// setFront gives a task that is known a turn, and writes it if it is not so already.
+func (u *unit) setFront(known *Row, to account.Account, front Front) {
 	is, blocked := front != Parked && u.isFirst(known), u.blocked(known.Key)
 	if known.turn() == to && known.Front == front &&
 		known.Takeable == (is && !blocked) && known.Hidden == (is && blocked) {
 		return
 	}
 	r := *known
-	r.setTurn(to)
+	r.setTurn(to, r.Returned)
 	r.Front = front
 	u.show(&r, is)
 	if r.Takeable && !(known.Takeable && known.Front == front) {
@@ -237,15 +187,17 @@ func (u *unit) setTurn(known *Row, to turn, front Front) {
 	u.writeTurn(&r)
 }
 
-// restOf returns the tasks of a kind in a line, behind a place, that share a turn, and the first
-// ones that are parked: one at least if there is one.
+// restOf returns the tasks of a kind in a line, behind a place, that share its turn, and the first
+// ones that are parked, in the order of Place: one at least if there is one.
 func (u *unit) restOf(at lineKind, end uint64) []*Row {
 	f := u.firsts(kindSpan(at), 0)
-	isEnough := func(r *Row) bool { return r.Front == AtFront || r.Front == Parked && r.Place > end }
-	for f.more && !slices.ContainsFunc(f.rows, isEnough) {
+	isNext := func(r *Row) bool { return r.Front == AtFront || r.Front == Parked && r.Place > end }
+	for f.more && !slices.ContainsFunc(f.rows, isNext) {
 		u.readMore(kindSpan(at), f, 0)
 	}
-	return slices.DeleteFunc(slices.Clone(f.rows), func(r *Row) bool { return r.Front == AtFront || r.Place <= end })
+	rest := slices.DeleteFunc(slices.Clone(f.rows), func(r *Row) bool { return r.Front == AtFront || r.Place <= end })
+	slices.SortFunc(rest, byPlace)
+	return rest
 }
 
 // isNext reports whether a task that was found is the next one of its key. One that shares a turn
@@ -256,14 +208,14 @@ func (u *unit) isNext(r *Row) bool {
 	if r.Front != Shares {
 		return true
 	}
-	u.readFronts(false, r.Weight, r.lineKind())
-	front, _, _ := u.line(r.line())
-	last, shows := front[len(front)-1].turn(), !u.blocked(r.Key) && u.isFirst(r)
+	u.readFronts(false, r.lineKind())
+	_, first, _ := u.line(r.line())
+	shows := !u.blocked(r.Key) && u.isFirst(r)
 	switch {
-	case shows && (r.turn() == last || u.room(1) == 0):
+	case shows && (r.turn() == first.turn() || u.room(1) == 0):
 		return true
 	case shows:
-		r.setTurn(last)
+		r.setTurn(first.turn(), false)
 		r.Front = Shares
 	case u.room(1) == 0:
 		u.passed[r.ID] = true
@@ -271,7 +223,7 @@ func (u *unit) isNext(r *Row) bool {
 	}
 	u.show(r, u.isFirst(r))
 	u.writeTurn(r)
-	u.countFront(r.line())
+	u.countFront(r.Key)
 	return false
 }
 
@@ -293,33 +245,12 @@ func (u *unit) show(r *Row, is bool) {
 // countFront has the row of a key written whenever the front of a line may have changed, and be
 // there as long as there is a front, where a put that stays behind it relies on that: see
 // staysBehind.
-func (u *unit) countFront(l Line) {
+func (u *unit) countFront(key string) {
 	if u.q.guardsFronts() {
-		k, n := u.key(l.Key), 1
-		if front, _, _ := u.line(l); len(front) == 0 {
-			n = min(1, len(u.firsts(keySpan(l.Key), 1).rows))
-		}
+		k, n := u.key(key), min(1, len(u.firsts(keySpan(key), 1).rows))
 		k.Tasks[0] += n - k.Tasks[driver.Ready]
 		k.Tasks[driver.Ready] = n
 		u.unsaved[k] = true
-	}
-}
-
-// frontBytes is what a front may take beside a payload that is large by itself.
-const frontBytes = 16 << 10
-
-// finishFront does what the last change of a line has left to other transactions. It must be done
-// before the next change: while only some of the tasks at the front have their new turns, the rows
-// do not tell which turns the line has.
-func (u *unit) finishFront(l Line) {
-	s := u.q.settings
-	for i, w := range s.Work {
-		if w.What == moveFront && string(w.Name) == l.Key && w.Place[0] == num(l.Priority) {
-			s.Work = slices.Delete(slices.Clone(s.Work), i, i+1)
-			u.setSettings(s)
-			u.moveFront(&w, nil, math.MaxInt)
-			return
-		}
 	}
 }
 
@@ -359,80 +290,25 @@ func (u *unit) showKind(w *work, n int) (done bool) {
 	return u.each(wrong[:min(n, len(wrong))], func(r *Row) { u.setTakeable(r, r.Takeable) }) && len(wrong) <= n
 }
 
-// park goes through the next n tasks of a queue that has had no fronts. Of each line the first
-// ready tasks, as many as may be at its front, keep their turns. The others lose them.
+// park goes through the next n tasks of a queue that has had no fronts. Of each line the first ready
+// task keeps its turn, and so do those that were handed back. The others lose theirs.
 func (u *unit) park(w *work, n int) (done bool) {
 	return u.eachOf(must(u.v.Rows(w.page(n))), n, func(r *Row) {
 		if w.pass(r) {
-			w.Front = 0
+			w.Front = false
 		}
 		switch {
 		case r.Round == 0 || r.hasUsedTurn():
-		case r.State == driver.Ready && w.Front < u.ahead(r.Weight):
-			w.Front++
+		case r.State == driver.Ready && (r.Returned || !w.Front):
+			w.Front = w.Front || !r.Returned
 			r.Front = AtFront
 			u.update(r)
 		default:
 			r.Takeable, r.Gap, r.Front = false, false, Parked
-			r.setTurn(turn{})
+			r.setTurn(account.Account{}, false)
 			u.update(r)
 		}
 	})
-}
-
-// ahead returns how many tasks of a line are at its front, not counting those of further kinds.
-func (u *unit) ahead(weight int) int {
-	if u.q.costs {
-		return 1 // its share says how many there are in a round
-	}
-	return weight
-}
-
-// frontTurn returns the next turn of a line, for a task that comes to its front: turns are those
-// that the line has already, and used is the one that it has just used, or the zero turn.
-//
-// The order within a round is that in which tasks became ready. But with MaxInFlightPerKey, or if
-// the line has missed turns, it is that in which lines got their turns. A turn that was used late
-// was missed, unless its task had been handed back: then it was used in time before. A line that
-// has just used a missed turn joins no round that is being served: it gets one turn back, not two.
-//
-// Where tasks have costs, these are read when a task gets its turn, so a line has no other turn
-// then; and the one that follows on that which was just used may be in the same round.
-func (u *unit) frontTurn(r *Row, weight int, turns []turn, used turn) turn {
-	l, now := r.line(), u.currentRound(r.Priority)
-	var start account.Account
-	missed := used.Round < now && !used.Returned
-	switch {
-	case !u.q.costs && missed && used != turn{}:
-		start = lastOf(turns).Next(now+1, u.share(weight))
-	case !u.q.costs:
-		start = u.start(l, lastOf(turns), weight)
-	case used != turn{} && used.Round == now:
-		start = u.readAccount(l, driver.Taken).Next(now, u.share(weight))
-	default:
-		end := u.readAccount(l, driver.Taken)
-		u.forgetAccounts(r.Priority)
-		start = u.start(l, end, weight)
-	}
-	t := turn{Round: start.Round, Used: start.Used, Seq: r.Place}
-	if u.q.costs || u.q.limitsInFlight || missed ||
-		slices.ContainsFunc(turns, func(o turn) bool { return o.compare(t) >= 0 }) {
-		t.Seq = u.number()
-	}
-	return t
-}
-
-// lastOf returns the account of a line that has these turns and no costs.
-func lastOf(turns []turn) (end account.Account) {
-	for _, t := range turns {
-		if t.Round > end.Round {
-			end = account.Account{Round: t.Round}
-		}
-		if t.Round == end.Round {
-			end.Used++
-		}
-	}
-	return end
 }
 
 // setTakeable makes a task one that can be taken, or hides it, and writes it.

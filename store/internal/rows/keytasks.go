@@ -67,8 +67,7 @@ type firsts struct {
 	more bool // there may be others behind them
 }
 
-// firstsRead is how many tasks of a span are read at first, without those that are at the front by
-// the weight of their key.
+// firstsRead is how many tasks of a span are read at first.
 const firstsRead = 4
 
 // moreRead is how many more are read when these are used up.
@@ -87,11 +86,14 @@ type lineKind struct {
 // so a driver that has read the ranges of the Plan need not know what becomes of them: from now on
 // that is up to what is cached here.
 func (u *unit) prepare() {
-	for _, l := range slices.Concat(u.plan.Lines, u.plan.LastRounds) {
-		u.account(l)
+	for _, l := range u.plan.Lines {
+		u.account(l, 0)
+	}
+	for _, l := range u.plan.LastRounds {
+		u.account(l, 1)
 	}
 	u.readKeys(u.plan.Keys...)
-	u.readFronts(false, u.plan.weight, u.plan.Fronts...)
+	u.readFronts(false, u.plan.Fronts...)
 	if u.q.store.traits.Exclusive {
 		return // there each read costs the same, now or later
 	}
@@ -126,7 +128,7 @@ func (u *unit) prepare() {
 			ahead = append(ahead, at)
 		}
 	}
-	u.readFronts(u.plan.Take > 0, u.plan.weight, ahead...)
+	u.readFronts(u.plan.Take > 0, ahead...)
 	u.readFor(u.plan.Take > 0, rows)
 }
 
@@ -135,26 +137,25 @@ func (u *unit) readFor(payload bool, rows []*Row) {
 	if !u.q.byKey() {
 		return
 	}
-	weight := 0
 	at, keys := make([]lineKind, len(rows)), make([]string, len(rows))
 	for i, r := range rows {
-		weight, at[i], keys[i] = max(weight, r.Weight), r.lineKind(), r.Key
+		at[i], keys[i] = r.lineKind(), r.Key
 	}
 	if u.q.frontsOnly {
-		u.readFronts(payload, weight, at...)
+		u.readFronts(payload, at...)
 	} else {
 		u.readKeys(keys...)
 	}
 }
 
 // readKeys reads the rows of keys that are not known yet.
-func (u *unit) readKeys(keys ...string) { u.fetch(u.head.unknownKeys(keys), nil, 0, false) }
+func (u *unit) readKeys(keys ...string) { u.fetch(u.head.unknownKeys(keys), nil, false) }
 
 // readFronts reads the rows of the keys of some lines that are not known yet, and the first tasks
 // there, of some kinds.
-func (u *unit) readFronts(payload bool, weight int, at ...lineKind) {
+func (u *unit) readFronts(payload bool, at ...lineKind) {
 	keys, spans := u.head.unknownFronts(u.q, at)
-	u.fetch(keys, spans, weight, payload)
+	u.fetch(keys, spans, payload)
 }
 
 // unknownKeys returns those of some keys whose rows are not known.
@@ -200,8 +201,8 @@ func (h *Head) hasParked(at lineKind) bool {
 }
 
 // fetch reads the rows of keys, and the first tasks of spans.
-func (u *unit) fetch(keys []string, spans []span, weight int, payload bool) {
-	ranges := frontRanges(keys, spans, weight, payload)
+func (u *unit) fetch(keys []string, spans []span, payload bool) {
+	ranges := frontRanges(keys, spans, payload)
 	if len(ranges) == 0 {
 		return
 	}
@@ -260,7 +261,7 @@ func (u *unit) spansIn(of *Range, r *Row) func(func(span, *firsts) bool) {
 }
 
 // frontRanges returns what fetch reads.
-func frontRanges(keys []string, spans []span, weight int, payload bool) (ranges []Range) {
+func frontRanges(keys []string, spans []span, payload bool) (ranges []Range) {
 	if len(keys) > 0 {
 		ranges = append(ranges, KeyRange(keys))
 	}
@@ -277,11 +278,7 @@ func frontRanges(keys []string, spans []span, weight int, payload bool) (ranges 
 		{TaskPlace, 1}, {TaskPlace, 2}, {TaskKinds, 2}, {TaskKinds, 3}, {TaskShown, 2},
 	} {
 		if all := prefixes[of]; len(all) > 0 {
-			n := firstsRead
-			if of == (shape{TaskPlace, 2}) {
-				n += weight
-			}
-			ranges = append(ranges, FirstRange(of.Index, eachOnce(all), n, payload))
+			ranges = append(ranges, FirstRange(of.Index, eachOnce(all), firstsRead, payload))
 		}
 	}
 	return ranges
@@ -296,7 +293,7 @@ func eachOnce(prefixes []Tuple) []Tuple {
 // firsts returns what is known of a span: n tasks at least, if there are so many.
 func (u *unit) firsts(s span, n int) *firsts {
 	if u.head.readyTasks[s.key][s] == nil {
-		u.fetch(nil, []span{s}, 0, u.readsPayload())
+		u.fetch(nil, []span{s}, u.readsPayload())
 	}
 	f := u.head.readyTasks[s.key][s]
 	if len(f.rows) < n && f.more {
@@ -361,30 +358,19 @@ func (h *Head) forgetReady(r *Row) {
 
 func byPlace(a, b *Row) int { return cmp.Compare(a.Place, b.Place) }
 
-// line returns the tasks of a line that have turns of their own, and the first of the others, both
-// in the order of Place. If more is true there are others behind these.
-func (u *unit) line(l Line) (front, rest []*Row, more bool) {
+// line returns the tasks of a line that have turns of their own, which of these has that of the line,
+// nil if none has, and the first of the others. They are in the order of Place.
+func (u *unit) line(l Line) (front []*Row, first *Row, rest []*Row) {
 	s := lineSpan(l)
 	f := u.firsts(s, 0)
 	for f.more && atFront(f.rows) == len(f.rows) {
 		u.readMore(s, f, 0)
 	}
 	n := atFront(f.rows)
-	return f.rows[:n:n], f.rows[n:], f.more
-}
-
-// firstOf returns the first n tasks of a line in the order of Place.
-func (u *unit) firstOf(l Line, n int) []*Row {
-	for {
-		front, rest, more := u.line(l)
-		first := slices.Concat(front, rest[:min(n, len(rest))])
-		slices.SortFunc(first, byPlace)
-		first = first[:min(n, len(first))]
-		if !more || len(first) == n && rest[len(rest)-1].Place > first[n-1].Place {
-			return first
-		}
-		u.readMore(lineSpan(l), u.firsts(lineSpan(l), 0), 0)
+	if i := slices.IndexFunc(f.rows[:n], func(r *Row) bool { return !r.Returned }); i >= 0 {
+		first = f.rows[i]
 	}
+	return f.rows[:n:n], first, f.rows[n:]
 }
 
 // firstOfKind returns a task of a kind in the first line of a key that has any, nil if none has.
@@ -400,7 +386,7 @@ func (u *unit) firstOfKind(key, kind string) *Row {
 func (u *unit) withCurrentTurn(r *Row) *Row {
 	if now := u.moved[r.ID]; now != nil {
 		r.Takeable, r.Hidden = now.Takeable, now.Hidden
-		r.setTurn(now.turn())
+		r.setTurn(now.turn(), now.Returned)
 		r.Front = now.Front
 	}
 	return r

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/fairq/fairq/internal/account"
 	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/task/driver"
 )
@@ -13,9 +14,6 @@ func (u *unit) put(n *driver.New) (driver.ID, error) {
 	payload, err := u.payload(n.Payload)
 	if err != nil {
 		return 0, err
-	}
-	if most := u.maxRows(); n.Weight > most {
-		return 0, u.tooMany(fmt.Sprintf("the weight of key %q", n.Key), n.Weight, most)
 	}
 	if n.UniqueKey != "" {
 		if r := u.findUniqueKey(n.UniqueKey, false); r != nil {
@@ -49,7 +47,7 @@ func (u *unit) put(n *driver.New) (driver.ID, error) {
 	u.schedule(r.Wake)
 	if r.State == driver.Ready {
 		if !behind {
-			u.updateFront(r, turn{}, turn{})
+			u.updateFront(r, came, account.Account{})
 		}
 		u.notePut(r, behind)
 	}
@@ -132,12 +130,10 @@ func (u *unit) take(c *ownConsumer, f Filter, wanted int) *Row {
 		r.Payload = must(u.v.Get(r.ID, true)).Payload
 	}
 	u.markServed(r)
-	delete(u.haveReady, r.Priority)
 	u.grant(r, c)
-	u.updateFront(r, turn{}, r.turn())
+	u.updateFront(r, used, r.turn())
 	if r.Gap {
-		next := u.after(r).Next(u.currentRound(r.Priority)+1, u.share(r.Weight))
-		u.closeGap(r.line(), r.turn(), turn{Round: next.Round, Used: next.Used})
+		u.closeGap(r.line(), gap{r.turn(), r.Place}, u.following(r.turn(), r))
 	}
 	return r
 }
@@ -209,13 +205,13 @@ func (u *unit) takeID(h driver.Handle, id uint64) (*Row, error) {
 		r = u.withCurrentTurn(r)
 	}
 	r.Payload = payload
-	left := u.leave(r)
+	turn := u.leave(r)
 	u.newTurn(r)
 	// First it is put aside: of one that gets from Ready to Taken less is written.
 	r.State, r.Takeable = driver.Held, false
 	u.update(r)
 	u.grant(r, c)
-	u.updateFront(r, left, turn{})
+	u.updateFront(r, left, turn)
 	return r, nil
 }
 
@@ -275,19 +271,18 @@ func (u *unit) end(r *Row, how Outcome) {
 }
 
 // leave is called before a task leaves its state otherwise than by Take. It returns the turn that
-// it leaves to others: its line keeps it. Where there are fronts the next task gets it at once, by
-// updateFront; otherwise there is a gap, which is closed when all calls have been made. What is
-// cached of the line's last round may be too great now.
-func (u *unit) leave(r *Row) turn {
+// it leaves to its line. Where there are fronts the next task gets it at once, by updateFront;
+// otherwise there is a gap, which is closed when all calls have been made. What is cached of the
+// line's last turn may be too late now.
+func (u *unit) leave(r *Row) (turn account.Account) {
 	if r.Was != driver.Ready {
-		return turn{}
+		return turn
 	}
 	u.readAhead.remove(r)
-	if r.Round == 0 || r.Front == Shares {
-		return turn{}
+	if r.Round == 0 || r.Returned || r.Front == Shares {
+		return turn
 	}
 	delete(u.head.accounts, r.line()) // it may have been the last one
-	delete(u.haveReady, r.Priority)
 	if !u.q.frontsOnly && !u.purges {
 		u.leaveGap(r)
 	}
@@ -309,9 +304,9 @@ func (u *unit) gone(r *Row, why driver.EventType, now int64, lease uint64, o Out
 	if r.Was == driver.Taken {
 		u.leaseEnds(r.ID, r.Since)
 	}
-	left := u.leave(r)
+	turn := u.leave(r)
 	u.remove(r)
-	u.updateFront(r, left, turn{})
+	u.updateFront(r, left, turn)
 	u.end(r, o)
 	u.addHistory(r, &o)
 	u.changed = u.changed || u.mattersToOthers(r)
@@ -414,13 +409,13 @@ func (u *unit) amend(r *Row, t *life.Task, a *driver.Amendment, f life.Transitio
 	if err != nil {
 		return err
 	}
-	moves, left := f.Event != 0, turn{}
+	moves, turn := f.Event != 0, account.Account{}
 	if moves {
-		left = u.leave(r)
+		turn = u.leave(r)
 	}
 	u.remove(r)
 	if moves {
-		u.updateFront(r, left, turn{})
+		u.updateFront(r, left, turn)
 	}
 	r.learnFrom(t)
 	if r.Payload, r.Was = payload, 0; f.Turn == life.NewPlace {
@@ -434,8 +429,11 @@ func (u *unit) amend(r *Row, t *life.Task, a *driver.Amendment, f life.Transitio
 	u.readAhead = readAhead{}
 	u.insert(r)
 	u.schedule(r.Wake)
-	if moves {
-		u.updateFront(r, turn{}, turn{})
+	if how := came; moves {
+		if f.State != driver.Ready {
+			how = left
+		}
+		u.updateFront(r, how, account.Account{})
 	}
 	u.event(driver.EventChange, r, u.now, 0)
 	return nil
@@ -446,22 +444,24 @@ func (u *unit) move(r *Row, f life.Transition, now int64, lease uint64) {
 	if r.State == driver.Buried && r.UniqueKey != "" { // it has not ended any more
 		check(u.v.SetOutcome(&Outcome{UniqueKey: r.UniqueKey, ID: r.ID}))
 	}
-	left := turn{}
+	how, turn := left, account.Account{}
 	switch {
 	case f.State == driver.Buried:
-		left = u.leave(r)
-		r.Round = 0
+		turn = u.leave(r)
+		r.setTurn(account.Account{}, false)
 	case f.Turn == life.NewTurn:
 		u.newTurn(r)
 	case f.Turn == life.SamePlace:
-		r.setTurn(turn{})
+		r.setTurn(account.Account{}, false)
 		r.Gap = false
 	default:
-		r.Returned = r.Round != 0 // else it was taken without a turn
+		r.Returned, r.Gap = r.Round != 0, false // else it was taken without a turn
 	}
-	u.set(r, f.State)
+	if u.set(r, f.State); f.State == driver.Ready {
+		how = came
+	}
 	u.update(r)
-	u.updateFront(r, left, turn{})
+	u.updateFront(r, how, turn)
 	u.event(f.Event, r, now, lease)
 	if f.State == driver.Buried {
 		u.end(r, outcomeOf(f.Outcome))

@@ -90,5 +90,5 @@ func (f Filter) passes(r *Row) bool {
 
 // inOrder compares tasks that can be taken by when they would be taken.
 func inOrder(a, b *Row) int {
-	return cmp.Or(cmp.Compare(a.Priority, b.Priority), a.turn().compare(b.turn()), cmp.Compare(a.Place, b.Place))
+	return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Round, b.Round), byPlace(a, b))
 }

@@ -1,6 +1,7 @@
 package rows
 
 import (
+	"github.com/fairq/fairq/internal/account"
 	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/task/driver"
 )
@@ -79,9 +80,9 @@ func (u *unit) reset(r *Row) {
 	}
 	returned := r.State == driver.Ready && r.Returned
 	if returned || r.hasUsedTurn() { // it is first, or will be when it is handed back
-		r.setTurn(turn{u.currentRound(r.Priority), 0, r.Place, returned})
+		r.setTurn(account.Account{Round: u.currentRound(r.Priority)}, returned)
 	} else {
-		r.setTurn(turn{})
+		r.setTurn(account.Account{}, false)
 	}
 	r.Takeable, r.Hidden, r.Gap = false, false, false
 	delete(u.head.accounts, r.line())
@@ -100,10 +101,10 @@ func (u *unit) giveTurns(w *work, n int) (done bool) {
 	page := w.page(n)
 	page.Only.State = driver.Ready
 	return u.eachOf(must(u.v.Rows(page)), n, func(r *Row) {
-		newLine := w.pass(r)
+		w.pass(r)
 		switch {
-		case u.q.frontsOnly && (newLine || r.Round == 0): // it may be the first of its kind
-			u.updateFront(r, turn{}, turn{})
+		case u.q.frontsOnly && (r.Round == 0 || r.Returned): // it may be the first of its kind
+			u.updateFront(r, came, account.Account{})
 		case u.q.frontsOnly:
 		case r.Round == 0:
 			u.giveTurn(r)

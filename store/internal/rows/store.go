@@ -151,6 +151,10 @@ func (store *Store) modeOf(s *settings) mode {
 	return m
 }
 
+// alternates reports whether each task of a key of that weight has a round to itself, after the one
+// that is served.
+func (m *mode) alternates(weight int) bool { return weight == 1 && !m.costs && !m.newcomersJoin }
+
 // byKey tells whether more is asked of each key than the last round of its lines.
 func (m *mode) byKey() bool { return m.frontsOnly || m.countsKeys }
 

@@ -90,7 +90,7 @@ func (u *unit) endWaits(n int) (left int, done bool) {
 			spans = append(spans, s)
 		}
 	}
-	u.fetch(u.head.unknownKeys(names), spans, 0, false)
+	u.fetch(u.head.unknownKeys(names), spans, false)
 	for _, name := range names {
 		if u.workLeft() || u.isLarge() || u.room(1) == 0 {
 			return 0, false

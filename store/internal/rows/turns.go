@@ -6,6 +6,7 @@ import (
 
 	"github.com/fairq/fairq/internal/account"
 	"github.com/fairq/fairq/internal/life"
+	"github.com/fairq/fairq/internal/order"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -39,53 +40,27 @@ const maxAccounts = 1 << 16
 // currentRound returns the round being served, 0 if none was ever.
 func (u *unit) currentRound(priority int) uint64 { return u.head.Rounds[priority] }
 
-// account returns that of a line. Without costs it is the last round of the line, and how many of
-// its tasks are in it; if that is not after the round being served, the line has no turn ahead.
-func (u *unit) account(l Line) account.Account {
-	known, ok := u.head.accounts[l]
+// account returns that of a line after the last of the turns that its ready tasks have. If it has
+// none, ok is false.
+func (u *unit) account(l Line, weight int) (end account.Account, ok bool) {
+	if known, ok := u.head.accounts[l]; ok {
+		return known, true
+	}
+	if u.q.alternates(weight) {
+		round, tasks := must2(u.v.LastRound(l, u.currentRound(l.Priority)))
+		end, ok = account.Account{Round: round, Used: uint64(tasks)}, round > 0
+	} else if r := must(u.v.LastReady(l)); r != nil && !r.Returned {
+		end, ok = u.after(r), true
+	}
 	if ok {
-		return known
+		u.setAccount(l, end)
 	}
-	if u.q.costs {
-		known = u.readAccount(l, 0)
-	} else {
-		known = u.lastRound(l, u.currentRound(l.Priority))
-	}
-	u.setAccount(l, known)
-	return known
-}
-
-// lastRound returns the last round of a line after the given one, and how many of its tasks are in
-// it.
-func (u *unit) lastRound(l Line, after uint64) account.Account {
-	round, tasks := must2(u.v.LastRound(l, after))
-	return account.Account{Round: round, Used: uint64(tasks)}
+	return end, ok
 }
 
 func must2[A, B any](a A, b B, err error) (A, B) {
 	check(err)
 	return a, b
-}
-
-// readAccount reads the account of a line, where tasks have costs: that after its last turn, if
-// state is not 0 of those of tasks in it, unless it has used more by tasks that are gone.
-func (u *unit) readAccount(l Line, state driver.State) (a account.Account) {
-	check(u.v.Fetch(lastRange(l, state), servedRange(l)))
-	if r := must(u.v.Last(l, state)); r != nil {
-		a = u.after(r)
-	}
-	if s := must(u.v.ServedOf(l)); s != nil {
-		a = further(a, account.Account{Round: s.Round, Used: s.Used})
-	}
-	return a
-}
-
-// further returns that of two accounts of a line by which more is used.
-func further(a, b account.Account) account.Account {
-	if a.Round > b.Round || a.Round == b.Round && a.Used > b.Used {
-		return a
-	}
-	return b
 }
 
 func (u *unit) setAccount(l Line, known account.Account) {
@@ -100,72 +75,42 @@ func (u *unit) share(weight int) uint64 {
 	return uint64(weight) * uint64(max(1, u.q.settings.Quantum))
 }
 
-// after returns the account of a line after the turn of one of its tasks. What that costs is not
-// written down, so a task that gets another one's turn pays its own cost.
+// cost returns how much of a share a task uses. It is not written down with its turn, so a task that
+// gets another one's turn pays its own cost.
+func (u *unit) cost(r *Row) uint64 {
+	if u.q.costs {
+		return uint64(r.Cost)
+	}
+	return 1
+}
+
+// after returns the account of a line after the turn of one of its tasks.
 func (u *unit) after(r *Row) account.Account {
-	a := account.Account{Round: r.Round, Used: r.Used}
-	if u.q.costs {
-		a = a.Pay(uint64(r.Cost), u.share(r.Weight))
-	}
-	return a
+	return r.turn().Pay(u.cost(r), u.share(r.Weight))
 }
 
-// nextTurn gives a line its next turn, for a task of that weight and cost, and returns its round
-// and what is used of it before. Without a quantum each task uses one turn, whatever it costs.
-func (u *unit) nextTurn(l Line, weight int, cost int64) account.Account {
-	if u.q.costs {
-		u.forgetAccounts(l.Priority)
-	} else {
-		cost = 1
-	}
-	start := u.start(l, u.account(l), weight)
-	u.setAccount(l, start.Pay(uint64(cost), u.share(weight)))
-	return start
+// following returns the turn after that of a task that was taken.
+func (u *unit) following(turn account.Account, r *Row) account.Account {
+	_, next := order.Used(turn, u.currentRound(r.Priority), u.cost(r), u.share(r.Weight))
+	return next
 }
 
-// start returns where the next turn of a line is that has such an account: by the rule of package
-// account, from the round after the one being served on, or with ThisRound from that on if the
-// line was not served in it.
-func (u *unit) start(l Line, end account.Account, weight int) account.Account {
-	now := u.currentRound(l.Priority)
-	if end.Round > now || !u.joinsRound(l) {
-		return end.Next(now+1, u.share(weight))
+// firstTurn returns the turn of a line that has none, for a task.
+func (u *unit) firstTurn(r *Row) account.Account {
+	served := &Served{}
+	if u.q.costs || u.q.newcomersJoin {
+		served = cmp.Or(must(u.v.ServedOf(r.line())), served)
 	}
-	if !u.q.costs && !u.q.frontsOnly { // of fronts it has all turns, and several tasks may share one
-		end = u.lastRound(l, now-1)
-	}
-	return end.Next(now, u.share(weight))
+	end := account.Account{Round: served.Round, Used: served.Used}
+	return order.First(end, served.Taken, u.currentRound(r.Priority), u.q.newcomersJoin, u.share(r.Weight))
 }
 
-// joinsRound tells whether a line may have a turn in the round being served.
-func (u *unit) joinsRound(l Line) bool {
-	now := u.currentRound(l.Priority)
-	if !u.q.newcomersJoin || now == 0 {
-		return false
-	}
-	s := must(u.v.ServedOf(l))
-	return s == nil || s.Taken < now
-}
-
-// forgetAccounts is called before a task becomes ready, where tasks have costs. If no other one can
-// be taken before it, nobody has waited for what the lines have used. So the queue moves on to
-// where their accounts are void.
+// forgetAccounts is called before a task becomes ready, where tasks have costs. If no other one is
+// ready, nobody has waited for what the lines have used. So the queue moves on to where their
+// accounts are void.
 func (u *unit) forgetAccounts(priority int) {
-	if u.haveReady[priority] {
-		return
-	}
-	check(u.v.Fetch(lastReadyRange(priority), furthestRange(priority)))
-	last, furthest := must(u.v.LastReady(priority)), must(u.v.Furthest(priority))
-	if u.haveReady == nil {
-		u.haveReady = map[int]bool{}
-	}
-	u.haveReady[priority] = true
-	if last != nil && !last.Returned || furthest == nil || furthest.Round <= u.currentRound(priority) {
-		return
-	}
-	// Others may wait though none can be taken.
-	hides := u.q.limitsInFlight || u.head.PausedKeys > 0
-	if hides && must(u.v.Counts())[driver.Ready] > 0 {
+	furthest := must(u.v.Furthest(priority))
+	if furthest == nil || furthest.Round <= u.currentRound(priority) || must(u.v.Counts())[driver.Ready] > 0 {
 		return
 	}
 	u.head.Rounds[priority] = furthest.Round + 1
@@ -173,24 +118,27 @@ func (u *unit) forgetAccounts(priority int) {
 }
 
 // markServed notes that a task is taken: its round is the one being served, unless a later one is.
-// What was noted when a task was taken first that has been handed back stays.
 func (u *unit) markServed(r *Row) {
+	if r.Returned {
+		return // that was noted when it was taken first
+	}
 	if r.Round > u.currentRound(r.Priority) {
 		u.head.Rounds[r.Priority] = r.Round
 		u.headChanged = true
 	}
-	end := u.after(r)
-	now := u.currentRound(r.Priority)
-	ahead := u.q.costs && !r.Returned && end.Round > now
-	if ahead || u.q.newcomersJoin && r.Round == now && !(u.q.costs && r.Returned) {
+	end, now := u.after(r), u.currentRound(r.Priority)
+	if end.Round > now || u.q.newcomersJoin && end.Round == now {
 		check(u.v.Served().Put(&Served{r.line(), end.Round, end.Used, r.Round}))
+	}
+	if u.head.accounts[r.line()] == end {
+		delete(u.head.accounts, r.line()) // it was the last one
 	}
 }
 
 // newTurn takes from a task its turn, and unless it keeps it its place, so that it gets new ones
 // when it becomes ready.
 func (u *unit) newTurn(r *Row) {
-	r.setTurn(turn{})
+	r.setTurn(account.Account{}, false)
 	r.Gap = false
 	if !u.q.settings.KeepPlace {
 		r.Place = 0 // behind all others of its key
@@ -201,7 +149,7 @@ func (u *unit) newTurn(r *Row) {
 func (u *unit) reprioritize(r *Row, priority int) {
 	delete(u.head.accounts, r.line())
 	r.Priority, r.Place, r.Gap = priority, 0, false
-	r.setTurn(turn{})
+	r.setTurn(account.Account{}, false)
 	if u.q.settings.KeepPlace {
 		r.Place = u.number()
 	}
@@ -210,97 +158,96 @@ func (u *unit) reprioritize(r *Row, priority int) {
 // place gives a task that becomes ready its place in the order, and its turn unless there are
 // fronts. The caller writes it, and then calls updateFront.
 func (u *unit) place(r *Row) {
+	if u.q.costs {
+		u.forgetAccounts(r.Priority)
+	}
 	if r.Place == 0 {
 		r.Place = u.number()
 	}
-	if r.Round == 0 && !u.q.frontsOnly {
+	if u.q.frontsOnly {
+		r.Front = Parked
+		r.setTurn(r.turn(), r.Returned)
+		return
+	}
+	if r.Round == 0 {
 		u.giveTurn(r)
 	}
-	if r.Takeable = !u.q.frontsOnly; !r.Takeable {
-		r.Front = Parked
-		r.setTurn(r.turn())
-	} else {
-		u.readAhead = readAhead{}
-		u.canBeTaken(r)
-	}
+	r.Takeable = true
+	u.readAhead = readAhead{}
+	u.canBeTaken(r)
 }
 
-// giveTurn gives a task the next turn of its line.
+// giveTurn gives a task the turn after those of its line.
 func (u *unit) giveTurn(r *Row) {
-	start := u.nextTurn(r.line(), r.Weight, r.Cost)
-	r.Round, r.Used = start.Round, start.Used
-	if r.Seq = r.Place; r.Seq == 0 {
-		r.Seq = u.number()
+	if len(u.gaps) > 0 {
+		u.closeGaps() // or it would move up into a turn that was left before it came
 	}
+	end, ok := u.account(r.line(), r.Weight)
+	turn := end.Next(0, u.share(r.Weight))
+	if !ok {
+		turn = u.firstTurn(r)
+	}
+	r.setTurn(turn, false)
+	u.setAccount(r.line(), u.after(r))
 }
 
 // leaveGap remembers that a line has a turn that no task has any more. Of several it remembers the
 // first.
 func (u *unit) leaveGap(r *Row) {
 	if u.gaps == nil {
-		u.gaps = map[Line]turn{}
+		u.gaps = map[Line]gap{}
 	}
-	if first, ok := u.gaps[r.line()]; !ok || r.turn().compare(first) < 0 {
-		u.gaps[r.line()] = r.turn()
+	if first, ok := u.gaps[r.line()]; !ok || r.Round < first.Round || r.Round == first.Round && r.Place < first.place {
+		u.gaps[r.line()] = gap{r.turn(), r.Place}
 	}
+}
+
+// gap is a turn that no task has any more, and the place of the task that has had it.
+type gap struct {
+	account.Account
+	place uint64
 }
 
 // closeGaps gives the turns that no task has any more to the tasks behind them. So a key that
 // deletes tasks keeps its early turns, and gives up its last ones.
-//
-// A turn that was handed back is given on at the end of the round being served: others of the line
-// may have been taken after it, and may be handed back later, and these must come first.
 func (u *unit) closeGaps() {
 	for l, first := range u.gaps {
 		delete(u.gaps, l)
-		free := first
-		if first.Returned {
-			free = turn{Round: u.currentRound(l.Priority)}
-		}
-		u.closeGap(l, first, free)
+		u.closeGap(l, first, first.Account)
 	}
 }
 
 // closeGap gives a free turn to the first task of a line after another turn, if its own is later.
 // That leaves a gap behind it, which is closed in the same way when the task is taken (Row.Gap): to
 // move all tasks of the line up at once would be a write for each.
-func (u *unit) closeGap(l Line, after, free turn) {
-	next := must(u.v.Next(l, after.Round, after.Seq))
-	if next == nil || next.Round < free.Round || next.Round == free.Round && free.Seq == 0 {
+func (u *unit) closeGap(l Line, after gap, free account.Account) {
+	next := must(u.v.Next(l, after.Round, after.place))
+	if next == nil || next.turn() == free {
 		return
 	}
-	if free.Seq == 0 {
-		free.Seq = u.number()
-	}
-	next.setTurn(free)
+	next.setTurn(free, false)
 	next.Gap = true
 	delete(u.head.accounts, l)
 	u.readAhead = readAhead{}
 	u.update(next)
 }
 
-// turn is the right of a line to have a task taken in a round, with its place in the round.
-type turn struct {
-	Round, Used uint64
-	Seq         uint64
-	Returned    bool // it was used before, and handed back
-}
+// turn returns the turn of a task: the account of its line before it.
+func (r *Row) turn() account.Account { return account.Account{Round: r.Round, Used: r.Used} }
 
-func (r *Row) turn() turn { return turn{r.Round, r.Used, r.Seq, r.Returned} }
-
-func (r *Row) setTurn(t turn) {
-	r.Round, r.Used, r.Seq, r.Returned = t.Round, t.Used, t.Seq, t.Returned
+// setTurn gives a task a turn, or none. Returned says that it was used before, and handed back.
+func (r *Row) setTurn(t account.Account, returned bool) {
+	r.Round, r.Used, r.Seq, r.Returned = t.Round, t.Used, 0, returned
+	if t.Round > 0 {
+		r.Seq = r.Place
+	}
 	switch {
 	case r.Front == NoFront:
-	case t == turn{}:
+	case t.Round == 0:
 		r.Front = Parked
 	default:
 		r.Front = AtFront
 	}
-}
-
-func (t turn) compare(other turn) int {
-	return cmp.Or(cmp.Compare(t.Round, other.Round), cmp.Compare(t.Seq, other.Seq))
 }
 
 // changeKey changes whether a key is paused and until when it waits, and reports whether that blocks

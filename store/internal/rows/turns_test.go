@@ -90,7 +90,7 @@ func TestResumedKinds(t *testing.T) {
 		}
 		require.NoError(t, q.ResumeKey(q.Context(), "a"))
 		q.take("a2", "y")
-		q.order("c1 b4 a1")
+		q.order("c1 a1 b4")
 	})
 }
 

@@ -50,11 +50,11 @@ type Row struct {
 	Takeable bool   // it is in an index of ready tasks
 	Front    Front  // where it is in its line, if it is Ready
 	Hidden   bool   // it is not Takeable only because its key is blocked
-	Round    uint64 // with Seq its turn, or the one that it was taken by; 0 if it has none
-	Used     uint64 // what its line has used of its share of the round before it
-	Seq      uint64 // its place in the round
-	Gap      bool   // between its round and that of the next task of its line some may be free
-	Returned bool   // its turn was used before, by a task that was handed back
+	Round    uint64 // that of its turn, or of the one that it was taken by; 0 if it has none
+	Used     uint64 // what its line has used of its share of that round before it
+	Seq      uint64 // its Place if it has a Round: the order within that
+	Gap      bool   // the turn of the next task of its line may be too late
+	Returned bool   // it was handed back with its turn
 	Untried  bool   // see life.Task
 	Place    uint64 // its place among the tasks of its key
 	Since    uint64 // a number from when it got into its state; that of its lease if Taken

@@ -40,9 +40,8 @@ type unit struct {
 		rare life.Rare
 	}
 	behind    map[lineKind]bool // where a task is known to be parked, see staysBehind
-	gaps      map[Line]turn     // the first free turn of each; see closeGaps
+	gaps      map[Line]gap      // the first free turn of each; see closeGaps
 	got       map[uint64]*Row   // tasks that the plan has named, as they are; nil if there is none
-	haveReady map[int]bool      // priorities that are known to have tasks that can be taken
 	readAhead readAhead
 	moved     map[uint64]*Row // tasks that got another turn since they were read
 	passed    map[uint64]bool // tasks that are Takeable and must not be, see isNext

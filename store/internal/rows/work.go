@@ -23,10 +23,8 @@ type work struct {
 	// Where it goes on.
 	ID    uint64   `json:",omitempty"` // of beginGroup, countTasks and resetTasks: the last task
 	Place [4]int64 // of parkTasks and giveTurns: in TaskLine, after the key
-	Front int      `json:",omitempty"` // of parkTasks and moveFront: how many are at the front of the line
-	Turns []turn   `json:",omitempty"` // of moveFront: those of the line, whose priority is Place[0]
-	Late  bool     `json:",omitempty"` // of moveFront: the last one was later until now
-	Kind  []byte   `json:",omitempty"` // of moveFront: that of the task that has changed; of showKind
+	Front bool     `json:",omitempty"` // of parkTasks: the line has its turn
+	Kind  []byte   `json:",omitempty"` // of showKind
 }
 
 // page returns the next n tasks in TaskLine. Of those each is noted by pass when it was seen.
@@ -61,7 +59,6 @@ const (
 	parkTasks   // that are not at the fronts of lines, as from now on these are all that can be taken
 	blockFronts // of a key that is blocked, or is not any more
 	showKind    // of a line: it is the first of its key with tasks of a kind, or is not any more
-	moveFront   // of a line: its tasks are to get its turns
 	// The parts of rebuild and recountKeys, see there.
 	forgetCounts
 	countTasks
@@ -118,8 +115,6 @@ func (u *unit) doPage(w *work, n int) (done bool) {
 		return u.blockFronts(w, n)
 	case showKind:
 		return u.showKind(w, n)
-	case moveFront:
-		return u.moveFront(w, nil, n)
 	case forgetCounts:
 		return u.forgetCounts(w, n)
 	case countTasks, resetTasks:

@@ -242,9 +242,7 @@ func TestWorkOfTheDead(t *testing.T) {
 // What cannot be done in steps is refused as a whole, and the error names number and limit.
 func TestTooMuchForATransaction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		weights := map[string]int{"heavy": 21}
-		o := task.Options[string]{Weight: func(key string) int { return max(1, weights[key]) }}
-		q := openQueue(t, open(limitedDB(60, false)), o)
+		q := openQueue(t, open(limitedDB(60, false)), task.Options[string]{})
 		refused := func(err error, number, limit string) {
 			t.Helper()
 			require.ErrorIs(t, err, task.ErrInvalid)
@@ -254,8 +252,6 @@ func TestTooMuchForATransaction(t *testing.T) {
 		}
 		_, err := q.PutBatch(t.Context(), make([]task.Entry[string], 21))
 		refused(err, "PutBatch: the number of tasks is 21", "20 at most")
-		_, err = q.Put(t.Context(), "heavy", "", task.PutOptions{})
-		refused(err, `the weight of key "heavy" is 21`, "20 at most")
 		_, err = q.PutBatch(t.Context(), make([]task.Entry[string], 20))
 		require.NoError(t, err)
 		q.put("a1")
@@ -275,7 +271,7 @@ func TestLimitsAreTold(t *testing.T) {
 	}
 	const opsPerRow = 4 // as in package etcd
 	for ops, told := range map[int]string{
-		128:  "With the 128 operations that are %s default, a transaction writes %d tasks: a PutBatch holds %[2]d of them at most, a TakeBatch returns %d, the weight of a key is %[2]d",
+		128:  "With the 128 operations that are %s default, a transaction writes %d tasks: a PutBatch holds %[2]d of them at most, a TakeBatch returns %d.",
 		8192: "With 8192 operations a transaction writes %[2]d tasks",
 	} {
 		synctest.Test(t, func(t *testing.T) {

@@ -218,8 +218,7 @@ func (v *views) others(c rows.Calls) {
 	after := pick(v.rnd, 0, v.values.round(), v.values.round()+1)
 	v.oneOf([]choice{
 		{1, func() { _, _, _ = c.LastRound(v.values.line(), after) }},
-		{1, func() { _, _ = c.Last(v.values.line(), pick(v.rnd, 0, driver.Taken)) }},
-		{1, func() { _, _ = c.LastReady(v.values.priority()) }},
+		{1, func() { _, _ = c.LastReady(v.values.line()) }},
 		{1, func() {
 			_, _, _ = c.Deletable(driver.ListOptions{Key: new(v.values.of(v.values.keys)), Kind: pick(v.rnd, nil, new(v.values.of(v.values.kinds)))}, v.values.count())
 		}},

@@ -233,29 +233,17 @@ func (w *walker) walkLines() {
 // share returns how much the key of a task may use of a round.
 func (w *walker) share(r *rows.Row) int { return r.Weight * max(1, int(w.settings.Quantum)) }
 
-// walkFront checks that the first tasks of a line are at its front, as many as its weight or with
-// costs one, and the first of each further kind, which shares a turn.
+// walkFront checks that the first task of a line has its turn, and that the first of each further
+// kind shares it. What was handed back has a turn of its own.
 func (w *walker) walkFront(line []*rows.Row) {
+	line = slices.DeleteFunc(line, func(r *rows.Row) bool { return r.Returned && r.Front == rows.AtFront })
 	kinds := map[string]bool{}
-	last, behind := &rows.Row{}, false // the last one with a turn of its own, and whether others have come since
 	for i, r := range line {
-		first := !kinds[r.Kind]
+		w.check((r.Front == rows.AtFront) == (i == 0), "%s is number %d of its line", describe(r), i)
+		w.check(i == 0 || (r.Front == rows.Shares) == !kinds[r.Kind], "%s shares a turn; it is the first of its kind: %v", describe(r), !kinds[r.Kind])
+		w.check(r.Round <= line[0].Round, "%s shares a turn that comes later than that of %s", describe(r), describe(line[0]))
+		w.check(!r.Returned, "%s has no turn of its own", describe(r))
 		kinds[r.Kind] = true
-		ahead := r.Weight
-		if w.settings.Quantum > 0 {
-			ahead = 1
-		}
-		switch {
-		case r.Front != rows.AtFront:
-			w.check(i >= ahead, "%s is number %d of its line, and has no turn of its own", describe(r), i)
-			w.check(first == (r.Front == rows.Shares), "%s shares a turn; it is the first of its kind: %v", describe(r), first)
-			w.check(r.Round < last.Round || r.Round == last.Round && r.Seq <= last.Seq, "%s shares a turn that comes later than that of %s", describe(r), describe(last))
-			behind = true
-		default:
-			w.check(!behind, "%s has a turn behind others that have none of their own", describe(r))
-			w.check(r.Round > last.Round || r.Round == last.Round && r.Seq > last.Seq, "%s stands before %s", describe(r), describe(last))
-			last = r
-		}
 	}
 }
 
