@@ -27,9 +27,10 @@ import (
 //
 // ByServed and ByRefused read only the counters and waits of this Queue, so a KeyStat has no other
 // fields. They are O(Options.CountKeys · log Options.CountKeys) in every store, even when the
-// queue is closed, and find no keys without Options.CountKeys. A task is served each time it is taken. It
-// is refused if Put or PutBatch returns an [ErrFull] for it. With Options.Quantum a KeyStat has
-// the cost of the served tasks. If a queue is open several times, each Queue counts its own calls.
+// queue is closed, and find no keys without Options.CountKeys. A task is served each time it is
+// taken. It is refused if Put or PutBatch returns an [ErrFull] for it. With Options.Quantum a
+// KeyStat has the cost of the served tasks. If a queue is open several times, each Queue counts
+// its own calls.
 func (q *Queue[V]) KeyStats(
 	ctx context.Context, n int, by fairq.KeyOrder,
 ) (stats []fairq.KeyStat[string], err error) {
