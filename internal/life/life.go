@@ -368,7 +368,8 @@ func (t *Task) Replace(
 		why = "only members of a group can be replaced, by members"
 	}
 	if why != "" {
-		return Transition{}, fmt.Errorf("%w: %q is task %d; %s", driver.ErrReplace, n.UniqueKey, is.ID, why)
+		return Transition{}, fmt.Errorf("%w: %q is task %d; %s",
+			driver.ErrReplace, n.UniqueKey, is.ID, why)
 	}
 	a := driver.Amendment{Delay: &n.Delay, Priority: &n.Priority}
 	if t.State == driver.Held {
