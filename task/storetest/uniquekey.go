@@ -126,7 +126,7 @@ var uniqueKeyCases = []testCase{
 		q.order("a1")
 		two.returns(nil)
 	}},
-	{"Replace", "the task takes the place of a task with its UniqueKey, if there is one that waits", func(e *env) {
+	{"Replace", "With Replace, the task takes the place of the task with its UniqueKey, if that is ready, delayed or held", func(e *env) {
 		for _, o := range []options{{}, {KeepPlace: true}, {MaxInFlightPerKey: 1}, {Quantum: 1}} {
 			o.Capacity = 3
 			q, start := e.openIn(e.store, "queue", o), time.Now()
