@@ -19,9 +19,10 @@
 // # Promises
 //
 //   - Order: priority first; within a priority keys are served in rounds, as by a [fairq.Queue];
-//     within a key tasks are taken in the order in which they became ready, and so are those of the
-//     keys in a round. With Options.Quantum, rounds share work instead of tasks, by their costs. A key
-//     with ready tasks can use the rest of its share of the current round for what is put then.
+//     within a key tasks are taken in the order in which they became ready, and so are those of
+//     the keys in a round. With Options.Quantum, rounds share work instead of tasks, by their
+//     costs. A key with ready tasks can use the rest of its share of the current round for tasks
+//     that are put then.
 //   - A task takes its turn, and its place in its key, when it becomes ready: when it is put, when
 //     its delay ends, when it is kicked. A task that was tried in vain queues like new work, so a
 //     key whose tasks all fail or hang does not hold up the others. This holds for Release,

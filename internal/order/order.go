@@ -1,36 +1,36 @@
-// Package order has the rule of order: which task of which key is taken next. The stores of this
-// repository ask it, so that all of them serve tasks in the same order.
+// Package order has the rule of order: it decides which key, and which of its tasks, is served
+// next. All stores of this repository call it, so that they serve tasks in the same order.
 //
-// A line is the ready tasks of a key in a priority, in the order of their places. It has one turn,
-// which its first task uses. A turn is in a round. The tasks of a priority are taken in the order
-// of the rounds of their turns, and within a round in the order of their places. A round has a
-// share of work for each key: its weight, or with costs its weight times the quantum. Without costs
-// each task is one unit of work. An account says how far a line has used its shares: see package
-// account.
+// A line has the ready tasks of a key in a priority, in the order of their places. It has one
+// turn, which its first task uses. A turn is in a round. Tasks of a priority are taken in the
+// order of the rounds of their turns, and within a round in the order of their places. A round has
+// a share of work for each key: its weight, or with costs its weight times the quantum. Without
+// costs each task is one unit of work. The account of a line has its use of these shares: see
+// package account.
 //
-// Now is the round being served: the greatest of which a turn was used.
+// Now is the round being served: the greatest round with a used turn.
 //
-//	event                            | what the line has then
-//	a first task becomes ready       | a turn after its account, in now + 1 or later: see First
-//	another one becomes ready        | the same turn; the first task by place uses it
-//	its turn is used                 | the cost is on its account; if tasks are left, the next turn
-//	                                 | follows in the same round as far as the share goes: see Used
-//	a turn of an earlier round is    | the same, but the next turn is in now + 1 or later: so a key
-//	used, because the key was paused | that was passed over gets back one turn, or what is left of
-//	or had no task for a filter      | its share of one round
-//	a task leaves otherwise          | the same turn; without any task none
-//	a task is handed back untried    | the same turn; that task has the turn that it was taken by, for
-//	                                 | itself. If it leaves, that turn is gone with it
-//	a task comes back otherwise,     | as when any task becomes ready there
-//	or with another priority         |
-//	its key is paused, or has as     | the same turn, which is passed over. As soon as the key may go
-//	many tasks taken as it may       | on it is first, if the round has been served
-//	a task of some kind is asked for | the first task of that kind by place uses the turn
-//	no other task of the queue is    | void accounts: now moves on to the furthest one, because nobody
-//	ready when one becomes ready     | has waited for the work that was done
+//	event                             | the line after it
+//	a first task becomes ready        | has a turn after its account, in now + 1 or later: see First
+//	another task becomes ready        | has the same turn; the first task by place uses it
+//	its turn is used                  | has paid the cost; its next turn is in the same round while
+//	                                  | the share lasts: see Used
+//	a turn of an earlier round is     | has paid too, but its next turn is in now + 1 or later: so a
+//	used: the key was paused, or had  | key that was passed over gets back one turn, or the rest of
+//	no task for a filter              | its share of one round
+//	a task leaves otherwise           | has the same turn; without tasks none
+//	a task is handed back untried     | has the same turn; the task has its old turn for itself, and
+//	                                  | takes it along when it leaves
+//	a task comes back otherwise,      | is as after any task that becomes ready
+//	or with another priority          |
+//	its key is paused, waits or is    | has the same turn, which is passed over. When the key may go
+//	at its limit                      | on, it is first if that round has been served
+//	a taker asks for a kind           | the first task of that kind by place uses the turn
+//	a task becomes ready as the only  | all accounts are void: now moves on to the furthest one,
+//	one of its queue                  | because no task has waited for the work done
 //
-// A database may give each task its turn when it becomes ready, as long as the tasks before it leave
-// only by being taken: the turns are the same then.
+// A database may give each task its turn when it becomes ready, if the tasks before it leave only
+// by being taken: then the turns are the same.
 package order
 
 import (
@@ -41,9 +41,9 @@ import (
 	"github.com/fairq/fairq/internal/account"
 )
 
-// First returns the turn of a line that has had none. Its account is after the last turn that it
-// has used, in the round served. Newcomers join the round after now; if joins is set, they join the
-// current one, unless they were served in it.
+// First returns the turn of a line that has none. end is its account after its last used turn, and
+// served the round of that turn. Newcomers join the round after now; if joins is set, they join
+// the current one, unless they were served in it.
 func First(end account.Account, served, now uint64, joins bool, share uint64) account.Account {
 	if joins && now > 0 && served < now {
 		return end.Next(now, share)
@@ -51,8 +51,8 @@ func First(end account.Account, served, now uint64, joins bool, share uint64) ac
 	return end.Next(now+1, share)
 }
 
-// Used returns the account of a line after it has used a turn for a task of that cost, and the turn
-// that follows. Now is the round being served, with that turn.
+// Used returns the account of a line after it has used a turn for a task of that cost, and its
+// next turn. now is the round being served after that use.
 func Used(turn account.Account, now, cost, share uint64) (end, next account.Account) {
 	end = turn.Pay(cost, share)
 	join := now
@@ -62,19 +62,19 @@ func Used(turn account.Account, now, cost, share uint64) (end, next account.Acco
 	return end, end.Next(join, share)
 }
 
-// Line is a line as Forecast needs it.
+// Line is a line for Forecast.
 type Line[T any] struct {
 	Tasks[T]
 	Turn  account.Account
 	Share uint64
-	First Task[T] // of those that are left
+	First Task[T] // its first task
 }
 
-// Tasks is the other tasks of a line.
+// Tasks iterates over the other tasks of a line.
 type Tasks[T any] interface {
-	Next() Task[T] // a zero one at the end
+	Next() Task[T] // a zero Task at the end
 
-	// Blocked reports whether no more tasks of the key can be taken, after those that were yielded.
+	// Blocked reports whether no more tasks of the key can be taken after the yielded ones.
 	Blocked() bool
 }
 
@@ -83,17 +83,18 @@ type Task[T any] struct {
 	Task  T
 	Place uint64 // not 0
 	Cost  uint64
-	Round uint64 // of its own turn, 0 if it uses that of the line
+	Round uint64 // of its own turn, 0 if it uses the turn of the line
 }
 
 func (l *Line[T]) round() uint64 { return cmp.Or(l.First.Round, l.Turn.Round) }
 
 func (l *Line[T]) compare(other *Line[T]) int {
-	return cmp.Or(cmp.Compare(l.round(), other.round()), cmp.Compare(l.First.Place, other.First.Place))
+	return cmp.Or(cmp.Compare(l.round(), other.round()),
+		cmp.Compare(l.First.Place, other.First.Place))
 }
 
-// Forecast yields the tasks of a priority in the order in which they will be taken, if nothing else
-// happens, and the number of rounds from now to theirs. The lines come in the order of their first
+// Forecast yields the tasks of a priority in the order in which they will be taken if nothing else
+// happens, with the number of rounds from now. lines yields the lines in the order of their first
 // tasks.
 func Forecast[T any](lines iter.Seq[*Line[T]], now uint64) iter.Seq2[T, int] {
 	return func(yield func(T, int) bool) {

@@ -12,7 +12,7 @@ import (
 	"github.com/fairq/fairq/task/storetest"
 )
 
-// BenchmarkUpcoming tells how long Upcoming holds the lock of a queue of 1,000,000 tasks.
+// BenchmarkUpcoming measures how long Upcoming holds the lock of a queue of 1,000,000 tasks.
 func BenchmarkUpcoming(b *testing.B) {
 	for _, keys := range []int{1, 100, 1_000_000} {
 		var s memory.Store

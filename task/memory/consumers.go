@@ -36,7 +36,7 @@ func (q *queue) consumer(h driver.Handle) (*consumer, error) {
 	return c, nil
 }
 
-// consumerOf returns the consumer of a taker, which is usually the last one that has taken a task.
+// consumerOf returns the consumer of a taker, which is usually the last consumer that took a task.
 func (q *queue) consumerOf(by *driver.Taker) (c *consumer, err error) {
 	if c = q.consumerTaking; by == q.taker && c.Epoch == by.Epoch {
 		return c, nil
@@ -122,7 +122,7 @@ func (q *queue) Rejoin(_ context.Context, id string) (epoch uint64, held []drive
 	}
 	defer q.exit()
 	c := q.consumers[id]
-	if c == nil || c.deadline != 0 && c.deadline <= now { // it is due, and other due changes come first
+	if c == nil || c.deadline != 0 && c.deadline <= now { // due, behind other due changes
 		return 0, nil, fmt.Errorf("%w: consumer %q", driver.ErrNotFound, id)
 	}
 	q.cancelLeave(c)

@@ -17,8 +17,9 @@ import (
 )
 
 // Five tenants put 400 tasks each at once, of a length that nobody knows before. With ten workers
-// the four whose tasks take six seconds have 160 minutes of work together, so by equal shares theirs
-// is done after 20 minutes, and somewhat later because long tasks begin before anything is known.
+// the four whose tasks take six seconds have 160 minutes of work together, so by equal shares
+// theirs is done after 20 minutes, and somewhat later because long tasks begin before anything is
+// known.
 func TestLearnedCostOfABacklog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		length := map[string]time.Duration{
@@ -60,8 +61,8 @@ func TestLearnedCostOfABacklog(t *testing.T) {
 	})
 }
 
-// What is upcoming is what is taken, also where a turn is given only when the key has used the one
-// before it.
+// Upcoming returns the tasks that are taken next, even if a key gets a turn only after it has used
+// the one before.
 func TestUpcomingWithOneTurnAhead(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 1))

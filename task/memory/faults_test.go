@@ -117,7 +117,7 @@ func TestEmptyQueueIsSmall(t *testing.T) {
 }
 
 // A key whose wait is over, and that TakeID finds before advance has come to it, has another task:
-// those who wait for one are told of that.
+// a waiting taker gets it.
 func TestTakeIDEndsWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, w := t.Context(), new(watching)
@@ -180,8 +180,7 @@ func TestMuchIsDue(t *testing.T) {
 	})
 }
 
-// A consumer that has left and takes again holds what it takes, although it is the last one that
-// took something.
+// A consumer that has left and takes again holds its new task, although it was the last taker.
 func TestTakerComesBack(t *testing.T) {
 	ctx := t.Context()
 	opened, err := new(Store).Open(ctx, "q", driver.Settings{Capacity: fairq.MaxLen, KeyCapacity: fairq.MaxLen}, deaf{})
@@ -200,7 +199,7 @@ func TestTakerComesBack(t *testing.T) {
 	}
 }
 
-// Others go on while a long queue is listed: what is deleted meanwhile may be left out.
+// Other calls go on while List reads a long queue. It may leave out tasks that they delete.
 func TestListLetsOthersGoOn(t *testing.T) {
 	ctx, store := t.Context(), new(Store)
 	q, err := task.Open[int](ctx, store, "q", nil)

@@ -2,12 +2,12 @@ package memory
 
 import "iter"
 
-// heap is a heap whose elements know where they are, so that any of them can be moved or
-// removed in O(log n).
+// heap is a heap whose elements know their places, so that any of them can be moved or removed in
+// O(log n).
 type heap[T element[T]] []T
 
-// degree is how many children an element of a heap has. With four instead of two, half as many
-// elements move when the first one changes.
+// degree is the number of children of an element. With four instead of two, half as many elements
+// move when the first one changes.
 const degree = 4
 
 type element[T any] interface {
@@ -38,7 +38,7 @@ func (h *heap[T]) fix(x T) {
 	}
 }
 
-// index has x in the heap or not, and in its place.
+// index puts x into the heap, at its place, or takes it out.
 func (h *heap[T]) index(x T, in bool) {
 	switch is := *x.at() != 0; {
 	case in && is:
@@ -81,7 +81,7 @@ func (h heap[T]) up(i int) {
 	*x.at() = int32(i + 1)
 }
 
-// down returns whether it moved the element.
+// down reports whether it has moved the element.
 func (h heap[T]) down(i int) bool {
 	x, start := h[i], i
 	for {
@@ -107,8 +107,8 @@ func (h heap[T]) down(i int) bool {
 	return i > start
 }
 
-// inOrder iterates over a heap in order, and changes nothing. The first of all comes first, and then
-// always the first one of those whose parents have come: n of them take O(n log n).
+// inOrder iterates over a heap in order, and changes nothing. Its candidates are the elements
+// whose parents it has yielded, so n elements take O(n log n).
 func inOrder[T element[T]](h heap[T]) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		var next heap[*child[T]]
@@ -130,11 +130,11 @@ func inOrder[T element[T]](h heap[T]) iter.Seq[T] {
 	}
 }
 
-// child is an element of a heap, in another heap.
+// child is an element of a heap within the heap of candidates.
 type child[T element[T]] struct {
 	element T
-	index   int   // in the first one
-	place   int32 // in the other one
+	index   int   // in its heap
+	place   int32 // among the candidates
 }
 
 func (c *child[T]) before(other *child[T]) bool { return c.element.before(other.element) }

@@ -18,8 +18,8 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// Goroutines that put, while others take, see what they have put in each call that follows; there are
-// never more tasks than may be, and each producer's tasks of a key come in order, each once. A put
+// Goroutines that put, while others take, see their tasks in all later calls. There are never more
+// tasks than the limits allow, and each producer's tasks of a key come in order, each once. A put
 // that returns when the queue is dropped has not succeeded unless its task was dropped too.
 func TestInbox(t *testing.T) {
 	const producers, capacity = 4, 10
@@ -126,7 +126,7 @@ func TestInbox(t *testing.T) {
 	}
 }
 
-// What was due before a task was put happens before it.
+// Changes that were due before a Put happen before it.
 func TestInboxDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		opened, err := new(Store).Open(t.Context(), "q", driver.Settings{Capacity: fairq.MaxLen, KeyCapacity: fairq.MaxLen}, new(watching))
@@ -146,7 +146,7 @@ func TestInboxDue(t *testing.T) {
 	})
 }
 
-// watching is a Notifier for one who begins to wait when the inbox has been looked at.
+// watching is a Notifier of a caller that begins to wait after the Put has read the inbox.
 type watching struct {
 	deaf
 	interest driver.Interest
@@ -158,8 +158,8 @@ func (w *watching) Ready(int, string)          { w.ready.Add(1) }
 func (w *watching) Look()                      { w.ready.Add(1) }
 func (w *watching) Dropped()                   {}
 
-// Who begins to wait, and then finds no task, is told of one that is put at that moment. When
-// the queue is dropped, none can be put.
+// A caller that begins to wait, and then finds no task, is notified of a task that is put at that
+// moment. When the queue is dropped, no task can be put.
 func TestInboxTellsWatchers(t *testing.T) {
 	w := new(watching)
 	opened, err := new(Store).Open(t.Context(), "q", driver.Settings{Capacity: fairq.MaxLen, KeyCapacity: fairq.MaxLen}, w)

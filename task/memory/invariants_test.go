@@ -103,7 +103,7 @@ func (q *queue) check(t require.TestingT) {
 		}
 		require.Equal(t, all, k.tasks[0])
 		require.True(t, all > 0 || k.paused || k.wait.Until != 0 || k.isIdle && k.weight == 1)
-		require.True(t, all > 0 || len(k.lines) == 0 || k.uniform())
+		require.True(t, all > 0 || len(k.lines) == 0 || k.isUniform())
 		limit := q.settings.MaxInFlightPerKey
 		require.Equal(t, k.wait.Until != 0, k.timer != 0)
 		require.Equal(t, k.paused || k.wait.Waits || limit > 0 && k.tasks[driver.Taken] >= limit, k.blocked)
@@ -123,7 +123,7 @@ func (q *queue) check(t require.TestingT) {
 		require.True(t, k.blocked || len(k.hidden) == 0)
 		for _, l := range k.lines {
 			lines[l.band]++
-			require.True(t, !l.isEmpty() || k.uniform())
+			require.True(t, !l.isEmpty() || k.isUniform())
 			require.LessOrEqual(t, l.end.Round, l.band.furthest)
 			sum := 0
 			for i, ranked := range l.lanes {

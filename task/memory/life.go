@@ -15,9 +15,9 @@ func (q *queue) putOne(n *driver.New, now int64) (id driver.ID, victim *driver.R
 	return id, victim, err
 }
 
-// put puts a task, between beginPut and endPut. If it returns a victim, that was evicted. All that
-// can refuse the task comes before newItem: after that nothing fails, so a Put with an error leaves
-// no half of a task.
+// put puts a task, between beginPut and endPut, and returns the task that it has evicted, if any.
+// All reasons for an error come before newItem. After that nothing fails, so a Put with an error
+// leaves no half of a task.
 func (q *queue) put(n *driver.New, now int64) (id driver.ID, victim *driver.Record, err error) {
 	if n.UniqueKey != "" {
 		if it := q.findUniqueKey(n.UniqueKey, now); it != nil {
@@ -69,7 +69,7 @@ func (q *queue) setRare(it *item, n *driver.New, now int64) {
 	}
 }
 
-// replace puts a task in the place of the one with its unique key.
+// replace puts a task in the place of the task with its unique key.
 func (q *queue) replace(it *item, n *driver.New, now int64) (driver.ID, *driver.Record, error) {
 	is, id := q.info(it), it.id
 	now = q.clock(now)
@@ -86,12 +86,12 @@ func (q *queue) replace(it *item, n *driver.New, now int64) (driver.ID, *driver.
 	return id, nil, nil
 }
 
-// isRare tells whether a task has something that life.Rare is for.
+// isRare reports whether a task needs a life.Rare.
 func isRare(n *driver.New) bool {
 	return n.UniqueKey != "" || n.Group != "" || !n.Deadline.IsZero() || n.Metadata != nil
 }
 
-// newItem makes a task of one that was not refused. It is in no state.
+// newItem makes the item of an accepted task. It has no state yet.
 func (q *queue) newItem(a *arrival) *item {
 	var it *item
 	if last := len(q.spare) - 1; last >= 0 {
@@ -99,7 +99,8 @@ func (q *queue) newItem(a *arrival) *item {
 	} else {
 		it = new(item)
 	}
-	it.id, it.payload, it.kind, it.priority, it.cost, it.learned = a.id, a.payload, a.kind, a.priority, a.cost, a.learned
+	it.id, it.payload, it.kind, it.priority = a.id, a.payload, a.kind, a.priority
+	it.cost, it.learned = a.cost, a.learned
 	it.TTR, it.MaxAttempts, it.created = a.ttr, a.maxAttempts, a.created
 	it.key = q.keyState(a.key, int(a.weight))
 	q.ids.add(it)
@@ -113,12 +114,12 @@ func (q *queue) newItem(a *arrival) *item {
 	return it
 }
 
-// set puts a task that is in no state into one.
+// set gives a task without a state a new one.
 //
-// The invariant between calls: all that finds a task by its state (its line, the leases of its
-// consumer, the buried, those that may be evicted, its timer) and all that counts by state agree
-// with State. unset takes the task out of all these but the timer, and leaves State as it was, for
-// the events of the change tell it. set then puts the task into those of the new state.
+// The invariant between calls: all places that find a task by its state (its line, the leases of
+// its consumer, the buried tasks, the evictable ones, its timer) and all counters agree with
+// State. unset takes the task out of all these but the timer, and leaves State as it was, because
+// the events of the change need it. set then puts the task into the places of the new state.
 func (q *queue) set(it *item, state driver.State) {
 	if q.waits {
 		q.freed(it.key, it.State, state)
@@ -138,8 +139,8 @@ func (q *queue) set(it *item, state driver.State) {
 			break
 		} else if k.tasks[driver.Ready] <= q.slots(k) {
 			q.ready(int(it.priority), it.kind)
-		} else if !k.uniform() {
-			q.look() // no more tasks than before can be taken, but perhaps by others
+		} else if !k.isUniform() {
+			q.look() // the number of takeable tasks is the same, but other takers may want them
 		}
 	case driver.Taken:
 		it.consumer.leases.append(it)
@@ -170,7 +171,8 @@ func (q *queue) unset(it *item) {
 	q.leaveState(it)
 }
 
-// leaveState is the part of unset that a Take needs: first has taken the task out of its line.
+// leaveState is the part of unset that a Take needs, because first has taken the task out of its
+// line.
 func (q *queue) leaveState(it *item) {
 	state := it.State
 	if q.evictable != nil && (state == driver.Ready || state == driver.Delayed) {
@@ -188,7 +190,7 @@ func (q *queue) leaveState(it *item) {
 	}
 }
 
-// block finds out whether a key is blocked.
+// block updates whether a key is blocked.
 func (q *queue) block(k *keyState) {
 	blocked := k.paused || k.wait.Waits || q.slots(k) == 0
 	if blocked == k.blocked {
@@ -211,19 +213,19 @@ func (q *queue) slots(k *keyState) int {
 	return q.settings.MaxInFlightPerKey - k.tasks[driver.Taken]
 }
 
-// wake tells that n more tasks of a key can be taken, unless it is blocked.
+// wake reports that n more tasks of a key can be taken, unless it is blocked.
 func (q *queue) wake(k *keyState, n int) {
 	switch {
 	case k.blocked || n <= 0:
-	case n == 1 && k.uniform():
+	case n == 1 && k.isUniform():
 		q.ready(k.lines[0].band.priority, k.lines[0].lanes[0].kind.name)
 	default:
-		q.look() // who can have it depends on its priority and kind, and it may be one of several
+		q.look() // priority and kind decide who can take them, and there may be several
 	}
 }
 
-// uniform tells whether all ready tasks of the key are of one priority and kind.
-func (k *keyState) uniform() bool { return len(k.lines) == 1 && len(k.lines[0].lanes) == 1 }
+// isUniform reports whether all ready tasks of the key have one priority and kind.
+func (k *keyState) isUniform() bool { return len(k.lines) == 1 && len(k.lines[0].lanes) == 1 }
 
 // take takes the first task that the filter of a taker passes, nil if there is none.
 func (q *queue) take(by *driver.Taker, now int64) (*item, error) {
@@ -232,12 +234,12 @@ func (q *queue) take(by *driver.Taker, now int64) (*item, error) {
 		return nil, err
 	}
 	it := q.first(&by.Filter)
-	for n := 1; it != nil && it.isDue(now); n++ { // it has expired, but there were too many to be handled before
+	for n := 1; it != nil && it.isDue(now); n++ { // expired, but too many were due before
 		f := it.Due(it.wake, &q.stats)
 		q.leaveState(it)
 		q.finishApply(it, f, it.wake, 0)
 		if n%timersPerCall == 0 {
-			q.mu.Unlock() // let others have their turn
+			q.mu.Unlock() // for other calls
 			q.lock()
 			if c, err = q.consumerOf(by); q.paused || q.all.blocked || q.dropped || err != nil {
 				return nil, err
@@ -253,7 +255,7 @@ func (q *queue) take(by *driver.Taker, now int64) (*item, error) {
 	return it, nil
 }
 
-// grant begins a lease of a task that is in no state.
+// grant begins a lease of a task without a state.
 func (q *queue) grant(it *item, c *consumer, now int64) {
 	q.leases++
 	it.lease, it.consumer = q.leases, c
@@ -267,7 +269,7 @@ func (q *queue) grant(it *item, c *consumer, now int64) {
 	q.event(driver.EventTake, it, now, 0)
 }
 
-// takeID takes a task by its id. It takes no turn, so it gets a new one if it is handed back.
+// takeID takes a task by its id. The task uses no turn, so it gets a new one if it is handed back.
 func (q *queue) takeID(consumer driver.Handle, id driver.ID, now int64) (*item, error) {
 	c, err := q.consumer(consumer)
 	if err != nil {
@@ -278,7 +280,7 @@ func (q *queue) takeID(consumer driver.Handle, id driver.ID, now int64) (*item, 
 		return nil, driver.ErrNotFound
 	}
 	for _, k := range [...]*keyState{it.key, &q.all} {
-		if k.wait.Until != 0 && k.wait.Until <= now { // there was too much that was due
+		if k.wait.Until != 0 && k.wait.Until <= now { // too many changes were due before
 			q.settleWait(k, now)
 		}
 	}
@@ -311,21 +313,21 @@ func (q *queue) first(f *driver.Filter) *item {
 	return nil
 }
 
-// reprioritize gives a task that is in no line another priority, and a place behind all of its key.
+// reprioritize gives a task without a line another priority, and a place behind all of its key.
 func (q *queue) reprioritize(it *item, priority int) {
 	it.priority = int16(priority)
 	q.places++
 	it.place, it.turn = q.places, 0
 }
 
-// ended tells those who wait for a task with a unique key how it ended.
-func (q *queue) ended(id driver.ID, outcome error) {
+// reportEnd reports the outcome of a task with a unique key to waiting callers.
+func (q *queue) reportEnd(id driver.ID, outcome error) {
 	for _, n := range q.notifiers {
 		n.Ended(id, outcome)
 	}
 }
 
-// amend changes a task as a caller says, and does to it what the rules say.
+// amend makes the changes of a caller to a task, and the transition that follows.
 func (q *queue) amend(it *item, a *driver.Amendment, f life.Transition, now int64) {
 	if a.Payload != nil {
 		it.payload = *a.Payload
@@ -345,7 +347,7 @@ func (q *queue) amend(it *item, a *driver.Amendment, f life.Transition, now int6
 	}
 }
 
-// apply does to a task what the rules say.
+// apply makes a transition of a task.
 func (q *queue) apply(it *item, f life.Transition, now int64) {
 	if f.Event != 0 {
 		lease := it.lease
@@ -354,7 +356,7 @@ func (q *queue) apply(it *item, f life.Transition, now int64) {
 	}
 }
 
-// finishApply is apply for a task that has left its state, and with it its lease.
+// finishApply is apply for a task that has left its state, and so its lease.
 func (q *queue) finishApply(it *item, f life.Transition, now int64, lease uint64) {
 	if f.First != 0 {
 		q.event(f.First, it, now, lease)
@@ -365,7 +367,7 @@ func (q *queue) finishApply(it *item, f life.Transition, now int64, lease uint64
 		lease = 0
 	}
 	if f.State == 0 {
-		q.gone(it, f.Event, now, lease, f.Outcome)
+		q.forget(it, f.Event, now, lease, f.Outcome)
 		return
 	}
 	if f.Turn != life.SameTurn {
@@ -378,12 +380,14 @@ func (q *queue) finishApply(it *item, f life.Transition, now int64, lease uint64
 	q.set(it, f.State)
 	q.event(f.Event, it, now, lease)
 	if f.State == driver.Buried && it.Rare != nil && it.UniqueKey != "" {
-		q.ended(it.id, f.Outcome)
+		q.reportEnd(it.id, f.Outcome)
 	}
 }
 
-// gone forgets a task that is in no state. outcome is what those who wait for it are told.
-func (q *queue) gone(it *item, why driver.EventType, now int64, lease uint64, outcome error) {
+// forget removes a task without a state, and reports its outcome.
+func (q *queue) forget(
+	it *item, why driver.EventType, now int64, lease uint64, outcome error,
+) {
 	if why == driver.EventTTL {
 		q.expired(it)
 	}
@@ -395,7 +399,7 @@ func (q *queue) gone(it *item, why driver.EventType, now int64, lease uint64, ou
 		remove(&q.uniqueKeys, &q.peakUniqueKeys, it.UniqueKey)
 		q.outcomes.add(it.UniqueKey, it.id, outcome, q.clock(now)+int64(q.settings.Retention))
 		q.announce()
-		q.ended(it.id, outcome)
+		q.reportEnd(it.id, outcome)
 	}
 	q.tasks[0]--
 	if k.tasks[0]--; k.tasks[0] == 0 {
@@ -414,10 +418,10 @@ func (q *queue) gone(it *item, why driver.EventType, now int64, lease uint64, ou
 	}
 }
 
-// truncate removes all tasks. outcome is what those who wait for them are told.
+// truncate removes all tasks, and reports the outcome for each.
 func (q *queue) truncate(now int64, outcome error) (n int) {
 	for _, g := range q.groups {
-		g.Tasks = 0 // so that nothing comes of it any more
+		g.Tasks = 0 // so that the group has no end
 	}
 	clear(q.groups)
 	for it := range q.ids.all() {

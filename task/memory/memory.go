@@ -18,20 +18,20 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// Store is a [driver.Store] in memory: what is in it is gone when the process ends. The zero value
-// is ready to use. Payloads are never encoded; a queue that is opened twice must have the same
-// payload type, and the same task.Options where they are the queue's, each time. A Store must not
+// Store is a [driver.Store] in memory: its tasks are gone when the process ends. The zero value is
+// ready to use. Payloads are never encoded; a queue that is opened twice must have the same
+// payload type, and the same values for the queue's task.Options, each time. A Store must not
 // be copied after first use.
 //
 // Put, Take, Ack and the other calls for a single task are O(log keys), plus O(log n) where timers
 // are involved (n tasks that have a delay, a time to live, a deadline or a time to run). Each
-// priority in use adds a little to Take, and so does each kind of its filter. If more
-// than a thousand things are due at the same time, each call handles a thousand of them, so that
-// none takes long. CancelGroup, Truncate, List, KeyStats and closing a consumer are O(tasks or
-// keys concerned).
+// priority in use adds a little to Take, and so does each kind of its filter. If more than a
+// thousand changes are due at the same time, each call makes a thousand of them, so that none
+// takes long. CancelGroup, Truncate, List, KeyStats and closing a consumer are O(tasks or keys
+// concerned).
 //
-// A queue that is empty again keeps up to 1.5 MB of what it once had, to be used again: a thousand
-// tasks and keys, and maps of the size for these.
+// An empty queue keeps up to 1.5 MB of memory to use again: a thousand tasks and keys, and maps of
+// the size for these.
 type Store struct {
 	mu     sync.Mutex
 	queues map[string]*queue
@@ -39,37 +39,39 @@ type Store struct {
 
 // queue is a queue in memory.
 //
-// The invariants, whenever the lock is free (check, in the tests, looks whether they hold):
+// The invariants, whenever the lock is free (check, in the tests, verifies them):
 //
-//   - A task that is not in inbox any more is in ids, and in what goes with its state: Ready in the
-//     line of its key and priority, Taken in the leases of its consumer, Buried in buried. It is in
-//     timers if its wake is not 0, in uniqueKeys if it has such a key, in a group's tasks if it has a
-//     group, and in evictable if it is Ready or Delayed and there are evictions.
-//   - What counts tasks agrees with that: tasks here and of each key.
-//   - A key is known as long as it has tasks, is paused or waits, or its bucket is not full, and may
-//     stay for a while as an idle one. It is in waiting as long as wait.Until is not 0.
+//   - A task outside inbox is in ids, and in the place of its state: Ready in the line of its key
+//     and priority, Taken in the leases of its consumer, Buried in buried. It is in timers if its
+//     wake is not 0, in uniqueKeys if it has such a key, in a group's tasks if it has a group, and
+//     in evictable if it is Ready or Delayed and there are evictions.
+//   - The counters agree with that: tasks here and of each key.
+//   - A key is in keys while it has tasks, is paused or waits, or its bucket is not full, and may
+//     stay for a while as an idle one. It is in waiting while wait.Until is not 0.
 //   - The notifiers know of a time that is no later than the first of timers, waiting, leaving and
 //     outcomes.
 //
-// A task changes its state by unset, which takes it out of all that goes with the old one, and set.
+// A task changes its state by unset, which takes it out of the places of the old one, and set.
 type queue struct {
 	store    *Store
 	name     string
 	settings driver.Settings
 	payload  reflect.Type
-	epoch    time.Time                                                            // times are counted from here
-	unixBase time.Duration                                                        // the epoch, since 1970
-	admit    func(context.Context, driver.New) (driver.ID, *driver.Record, error) // PutOne, with the lock held
+	epoch    time.Time     // the zero of all times here
+	unixBase time.Duration // the epoch, since 1970
+
+	// admit is PutOne with the lock held.
+	admit func(context.Context, driver.New) (driver.ID, *driver.Record, error)
 
 	inbox inbox
 
-	// mu protects all that follows. Notifiers are called under it; they never wait, and run no
+	// mu protects all fields that follow. Notifiers are called under it; they never wait, and run no
 	// code of the user's.
 	mu        sync.Mutex
 	notifiers []notifier // it is changed with inbox.mu too, and read with either
-	listens   bool       // somebody wants to know what happens, as of when the lock was taken
-	waits     bool       // and somebody waits; who comes later looks for himself, when he has the lock
-	room      bool       // there may be some that was not there when those who wait for it were let in last
+	listens   bool       // the queue had listeners when the lock was taken
+	waits     bool       // and waiting callers; later ones look themselves, when they have the lock
+	room      bool       // there may be new room since waiting callers were last admitted
 	dropped   bool
 	paused    bool
 	stats     driver.Stats         // counters, and keys
@@ -86,21 +88,21 @@ type queue struct {
 	groups         map[string]*group
 	consumers      map[string]*consumer
 	taker          *driver.Taker   // the last one; nil if its consumer is gone
-	consumerTaking *consumer       // that of taker
-	leaving        heap[*consumer] // those that have left, and may come back
-	left           int             // how many ever have
+	consumerTaking *consumer       // the consumer of taker
+	leaving        heap[*consumer] // consumers that have left, and may come back
+	left           int             // the number of consumers that ever left
 	outcomes       outcomes
 	evictable      *evictable // only with EvictHeaviest or EvictOldest
 	places         uint64     // the last place given to a task
 	leases         uint64     // the number of the last lease
-	due            int64      // what the notifiers know: when Tick must be called; 0 for never
+	due            int64      // the time of the next Tick that the notifiers know; 0 for never
 	spare          []*item
-	idle           []*keyState // some have tasks again by now
+	idle           []*keyState // some have tasks again
 
-	peakKeys, peakUniqueKeys int // how many there once were, see remove
+	peakKeys, peakUniqueKeys int // see remove
 }
 
-// keyState is what a queue knows of a key, see the invariants.
+// keyState is the state of a key, see the invariants.
 type keyState struct {
 	name    string
 	weight  int
@@ -129,15 +131,15 @@ type item struct {
 	consumer   *consumer
 	prev, next *item // in the list of its lane, its consumer or buried tasks
 	created    int64
-	wake       int64 // when something happens to it by itself; see life.Task.Wake
+	wake       int64 // the time of its next due change; see life.Task.Wake
 	timer      int32 // place in the heap of timers
 	early      int32 // place in its lane's heap
 	cost       uint32
 	priority   int16
-	learned    bool // cost is what was known of the key when it was put, or when it got its turn
+	learned    bool // cost is the learned cost of the key, of the Put or of the turn
 }
 
-// remove deletes a key of a map, and gives the map's memory back if little of it is left.
+// remove deletes a key of a map, and replaces the map by a small one if few keys are left.
 func remove[K comparable, V any](m *map[K]V, peak *int, key K) {
 	*peak = max(*peak, len(*m))
 	delete(*m, key)
@@ -159,7 +161,7 @@ func (a byTime) before(b byTime) bool {
 
 func (a byTime) at() *int32 { return &a.timer }
 
-// list is a list of items that are in no other one.
+// list is a list of items. An item is in at most one.
 type list struct {
 	first, last *item
 	len         int
@@ -191,7 +193,7 @@ func (l *list) remove(it *item) {
 	l.len--
 }
 
-// all iterates over the items, which must not change meanwhile.
+// all iterates over the items. The list must not change during the iteration.
 func (l *list) all() iter.Seq[*item] {
 	return func(yield func(*item) bool) {
 		for it := l.first; it != nil && yield(it); it = it.next {
@@ -200,7 +202,9 @@ func (l *list) all() iter.Seq[*item] {
 }
 
 // Open implements [Store].
-func (m *Store) Open(_ context.Context, name string, settings driver.Settings, n driver.Notifier) (driver.Backend, error) {
+func (m *Store) Open(
+	_ context.Context, name string, settings driver.Settings, n driver.Notifier,
+) (driver.Backend, error) {
 	payload := n.InMemory()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -217,7 +221,9 @@ func (m *Store) Open(_ context.Context, name string, settings driver.Settings, n
 	}
 	q.unixBase = time.Duration(q.epoch.UnixNano())
 	q.inbox.free = q.freeInInbox(0)
-	q.admit = func(_ context.Context, n driver.New) (driver.ID, *driver.Record, error) { return q.putOne(&n, q.now()) }
+	q.admit = func(_ context.Context, n driver.New) (driver.ID, *driver.Record, error) {
+		return q.putOne(&n, q.now())
+	}
 	if settings.WhenFull >= fairq.EvictHeaviest {
 		q.evictable = newEvictable(settings.WhenFull)
 	}
@@ -246,20 +252,26 @@ type backend struct {
 	notifier driver.Notifier
 }
 
-// notifier is that of a backend.
+// notifier is the notifier of a backend.
 type notifier struct {
 	driver.Notifier
 	interest *driver.Interest
 }
 
-func (q *queue) join(settings driver.Settings, payload reflect.Type, n driver.Notifier) (driver.Backend, error) {
+func (q *queue) join(
+	settings driver.Settings, payload reflect.Type, n driver.Notifier,
+) (driver.Backend, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if payload != q.payload {
-		return nil, &driver.FieldError{Field: "the payload type", Value: payload, Limit: fmt.Sprintf("that of queue %q, %v", q.name, q.payload)}
+		return nil, &driver.FieldError{
+			Field: "the payload type", Value: payload,
+			Limit: fmt.Sprintf("that of queue %q, %v", q.name, q.payload),
+		}
 	}
 	if !settings.AsIs {
-		if err := settings.Match(q.settings, fmt.Sprintf("as queue %q was made with it", q.name)); err != nil {
+		why := fmt.Sprintf("as queue %q was made with it", q.name)
+		if err := settings.Match(q.settings, why); err != nil {
 			return nil, err
 		}
 	}
@@ -273,14 +285,15 @@ func (q *queue) join(settings driver.Settings, payload reflect.Type, n driver.No
 func (b *backend) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.setNotifiers(slices.DeleteFunc(slices.Clone(b.notifiers), func(n notifier) bool { return n.Notifier == b.notifier }))
+	isOwn := func(n notifier) bool { return n.Notifier == b.notifier }
+	b.setNotifiers(slices.DeleteFunc(slices.Clone(b.notifiers), isOwn))
 	b.due = 0
 	b.announce()
 	return nil
 }
 
-// enter takes the lock, makes happen what is due, and returns the time. If the queue is dropped it
-// returns ErrDropped, and does not take the lock.
+// enter takes the lock, makes the due changes, and returns the time. If the queue is dropped it
+// returns ErrDropped, without the lock.
 func (q *queue) enter() (now int64, err error) {
 	q.lock()
 	if q.dropped {
@@ -294,7 +307,8 @@ func (q *queue) enter() (now int64, err error) {
 	return now, nil
 }
 
-// lock takes the lock, finds out who is to be told of what happens, and adds what is in the inbox.
+// lock takes the lock, reads whether the queue has listeners and waiting callers, and adds the
+// tasks of the inbox.
 func (q *queue) lock() {
 	q.mu.Lock()
 	q.listens, q.waits = q.interest()
@@ -303,7 +317,7 @@ func (q *queue) lock() {
 	}
 }
 
-// interest tells whether somebody wants to know what happens, and whether somebody waits.
+// interest reports whether the queue has listeners, and whether it has waiting callers.
 func (q *queue) interest() (listens, waits bool) {
 	var listening, waiting int32
 	for i := range q.notifiers {
@@ -314,8 +328,8 @@ func (q *queue) interest() (listens, waits bool) {
 	return listening != 0, waiting != 0
 }
 
-// exit gives the lock back. Before that it lets in those who wait for room that the call has made,
-// so nobody overtakes them.
+// exit releases the lock. Before that it admits the callers that wait for room that this call has
+// made, so that no other call overtakes them.
 func (q *queue) exit() {
 	for q.room {
 		q.room = false
@@ -329,13 +343,13 @@ func (q *queue) exit() {
 // now returns the time. It is never 0, which stands for never: the epoch is before the queue.
 func (q *queue) now() int64 { return int64(time.Since(q.epoch)) }
 
-// at returns what a time of the user's is here, and now if it is over.
+// at converts a time of the user's, and returns now if it is over.
 func (q *queue) at(t time.Time, now int64) int64 {
-	wall := time.Now() // the clock on the wall may have been set since the epoch, but it is right for what is to come
+	wall := time.Now() // because the wall clock may have been set since the epoch
 	return max(now, life.Plus(int64(wall.Sub(q.epoch)), t.Sub(wall)))
 }
 
-// unix is what a time is in a Record.
+// unix converts a time to the form of a Record.
 func (q *queue) unix(at int64) int64 {
 	if at == 0 {
 		return 0
@@ -359,12 +373,12 @@ func (q *queue) clock(now int64) int64 {
 }
 
 const (
-	maxSpare      = 1000 // tasks and keys that are kept to be used again
-	spareBands    = 16   // bands that a queue keeps though they are empty
-	timersPerCall = 1000 // how many timers one call handles at most
+	maxSpare      = 1000 // tasks and keys kept to be used again
+	spareBands    = 16   // bands beyond which empty ones are dropped
+	timersPerCall = 1000 // the greatest number of due changes in one call
 )
 
-// keyState returns that of a key. A weight of 0 leaves the key's as it is.
+// keyState returns the state of a key. A weight of 0 keeps its weight.
 func (q *queue) keyState(key string, weight int) *keyState {
 	k := q.keys[key]
 	if k == nil {
@@ -378,10 +392,10 @@ func (q *queue) keyState(key string, weight int) *keyState {
 	return k
 }
 
-// isUsed tells whether there is anything to be known of a key.
+// isUsed reports whether a key has any state.
 func (k *keyState) isUsed() bool { return k.tasks[0] > 0 || k.paused || k.wait.Until != 0 }
 
-// forgetKey forgets a key that there is nothing to be known of, if others have been idle since.
+// forgetKey makes a key without state idle, and forgets the keys that are idle longest.
 func (q *queue) forgetKey(k *keyState) {
 	if k.isUsed() {
 		return
@@ -394,7 +408,7 @@ func (q *queue) forgetKey(k *keyState) {
 	if len(q.idle) < maxSpare {
 		return
 	}
-	const some = 16 // for the others are moved
+	const some = 16 // because deleting them moves the others
 	for _, oldest := range q.idle[:some] {
 		if oldest.isIdle = false; !oldest.isUsed() {
 			remove(&q.keys, &q.peakKeys, oldest.name)
@@ -406,7 +420,7 @@ func (q *queue) forgetKey(k *keyState) {
 	q.idle = slices.Delete(q.idle, 0, some)
 }
 
-// line returns the line that the task is, or belongs, in.
+// line returns the line of a task.
 func (q *queue) line(it *item) *line {
 	k, at := it.key, lineAt{int(it.priority), it.turn != 0}
 	if len(k.lines) == 1 {
@@ -423,10 +437,11 @@ func (q *queue) line(it *item) *line {
 	return k.lines[i]
 }
 
-// dropIfEmpty drops a line if it is empty, but not the last one of its key, which may soon have a
-// task again; unless others would have to look through many bands or kinds for it.
+// dropIfEmpty drops an empty line. It keeps the last line of a key, which may soon have a task
+// again, unless the queue has too many bands or kinds for fast takes.
 func (q *queue) dropIfEmpty(l *line) {
-	if l.isEmpty() && (!l.key.uniform() || len(q.bands) > spareBands || len(l.band.kinds) > spareKinds) {
+	many := len(q.bands) > spareBands || len(l.band.kinds) > spareKinds
+	if l.isEmpty() && (!l.key.isUniform() || many) {
 		q.drop(l)
 	}
 }
@@ -445,7 +460,7 @@ func (q *queue) drop(l *line) {
 // at compares a band with a priority.
 func (b *band) at(priority int) int { return b.priority - priority }
 
-// lineAt is where a line is among those of its key.
+// lineAt is the place of a line among the lines of its key.
 type lineAt struct {
 	priority int
 	back     bool

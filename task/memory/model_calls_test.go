@@ -486,7 +486,7 @@ func (m *model) Rejoin(
 	return c.epoch, list, nil
 }
 
-// heldBy returns what a consumer holds, what was taken first first.
+// heldBy returns the tasks of a consumer in the order in which it took them.
 func (m *model) heldBy(id string) []*modelTask {
 	held := slices.DeleteFunc(slices.Clone(m.tasks), func(t *modelTask) bool { return t.State != driver.Taken || t.Consumer != id })
 	slices.SortFunc(held, func(a, b *modelTask) int { return cmp.Compare(a.lease, b.lease) })

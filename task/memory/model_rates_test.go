@@ -6,14 +6,13 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// modelDebt is what a key, or the queue, has had of its rate beyond what has come since: a leaky
-// bucket, as time.
+// modelDebt is the debt of a key, or of the queue, to its rate: a leaky bucket, as time.
 type modelDebt struct {
 	left time.Duration
 	at   time.Time
 }
 
-// all is in the place of the key for what is of the queue.
+// all stands for the key in the state of the queue.
 const all = "all keys"
 
 // charge adds an attempt to the debts, or takes it back.
@@ -30,7 +29,7 @@ func (m *model) charge(t *modelTask, sign int) {
 	}
 }
 
-// debt returns what is left of it.
+// debt returns the rest of a debt.
 func (m *model) debt(key string) time.Duration {
 	d := m.debts[key]
 	if d == nil {

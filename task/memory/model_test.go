@@ -81,7 +81,8 @@ func (modelStore) Open(
 	}, nil
 }
 
-// enter begins a call: it makes happen what is due. It returns the time, and what ends the call.
+// enter begins a call and makes the due changes. It returns the time, and the function that ends
+// the call.
 func (m *model) enter() (now time.Time, leave func()) {
 	m.mu.Lock()
 	now = time.Now()
@@ -119,7 +120,7 @@ func (m *model) event(what driver.EventType, t *modelTask, now time.Time, lease 
 	m.notifier.Event(driver.Event{Type: what, Time: now, Task: r.Info(), Lease: lease})
 }
 
-// record tells about a task; if it is in no state, as it was in the last one.
+// record returns the Record of a task, with its last state if it has none.
 func (t *modelTask) record() driver.Record {
 	r := driver.RecordOf(&t.Info)
 	r.Rare.Metadata = maps.Clone(t.Metadata)
@@ -388,7 +389,8 @@ func (m *model) outcomeOf(t *modelTask) error {
 	return driver.ErrDeleted
 }
 
-// handBackUntried is for a task that nobody has tried. It keeps its turn, if it has not just done so.
+// handBackUntried is for a task that nobody has tried. It keeps its turn, if it has not just done
+// so.
 func (m *model) handBackUntried(t *modelTask, now time.Time) {
 	m.stats.Releases++
 	m.charge(t, -1)
@@ -501,7 +503,7 @@ func (m *model) due() (next *modelTask, gone string, at time.Time) {
 	return next, gone, at
 }
 
-// advance makes happen what is due, in the order of its times.
+// advance makes the due changes in the order of their times.
 func (m *model) advance(now time.Time) {
 	for {
 		t, gone, at := m.due()

@@ -12,30 +12,31 @@ import (
 
 // A band has the lines of one priority: see package order for their turns.
 //
-// The invariant: a line and a lane with tasks are in the heaps of the band and of the kind, unless
-// they are hidden: a taker has come upon them while their key was blocked, and the key still is. So
-// what it costs to block a key does not depend on how many lines and lanes it has. In the heap of a
-// kind a lane may stand where it was before its line has used a turn, which is never too late: who
-// finds it there moves it. So what it costs to take a task does not depend on the kinds of the others.
+// The invariant: a line with tasks is in the heap of its band, and a lane with tasks in the heap
+// of its kind, unless they are hidden: a taker has come upon them while their key was blocked, and
+// the key still is. So the cost of blocking a key does not depend on the number of its lines and
+// lanes. In the heap of a kind a lane may have the place that it had before its line used a turn.
+// That is never too late, and the taker that finds the lane there moves it. So the cost of a take
+// does not depend on the kinds of other tasks.
 type band struct {
 	queue    *queue
 	priority int
 	now      uint64 // the round being served
-	furthest uint64 // the last round that any account of the band is in
+	furthest uint64 // the last round of all accounts of the band
 	lines    int
 	kinds    map[string]*kind
 	shown    heap[turn]      // of lines
 	idle     map[string]used // of keys without a line here
-	maxIdle  int             // with more than these, the void ones are forgotten
+	maxIdle  int             // the number of idle keys at which void ones are forgotten
 }
 
-// spareKinds is how many kinds a band remembers that it has no tasks of.
+// spareKinds is the number of kinds beyond which a band forgets kinds without tasks.
 const spareKinds = 8
 
-// fewLanes is how many lanes of a line are not worth a map.
+// fewLanes is the number of lanes up to which a line has no map.
 const fewLanes = 8
 
-// kind is what a band knows of a kind of tasks.
+// kind is the state of a kind of tasks in a band.
 type kind struct {
 	name  string
 	lanes int
@@ -56,40 +57,40 @@ func (t turn) at() *int32 { return &t.index }
 // entry is a line or a lane in the heap of its band or kind.
 type entry struct {
 	line   *line
-	lane   *lane // nil if it is the line
+	lane   *lane // nil for the line
 	len    int   // tasks
 	index  int32
 	hidden bool
 }
 
-// line is the ready tasks of a key in a band. Those that were handed back with their turns are in a
-// line of their own.
+// line has the ready tasks of a key in a band. Tasks that were handed back with their turns are in
+// a line of their own, in which back is true.
 type line struct {
 	entry
 	band   *band
 	key    *keyState
 	back   bool
-	lanes  heap[byHead]     // the one with the first task is first, those that are empty are last
+	lanes  heap[byHead]     // by their first tasks, empty ones last
 	next   account.Account  // its turn, unless the tasks have their own
 	used                    // before that
 	byKind map[string]*lane // all lanes, nil if there are few
 
-	one     lane      // most lines need but one, and so it is near
+	one     lane      // the first lane, inside the line because most lines need only one
 	laneBuf [1]byHead // the first array of lanes
 }
 
-// used is what a line has used of the rounds.
+// used is the use of the rounds by a line.
 type used struct {
 	end    account.Account // after its last turn
-	served uint64          // the round of that
+	served uint64          // the round of its last turn
 }
 
-// lane is the tasks of one kind in a line, in the order of their places.
+// lane has the tasks of one kind in a line, in the order of their places.
 type lane struct {
 	entry
 	kind    *kind         // nil if it has had no task yet
-	inOrder list          // those that came in order
-	early   heap[byPlace] // those that came after one with a later place
+	inOrder list          // tasks that came in order
+	early   heap[byPlace] // tasks that came after a task with a later place
 	rank    int32         // in line.lanes
 }
 
@@ -100,7 +101,7 @@ func (a byHead) before(b byHead) bool {
 }
 func (a byHead) at() *int32 { return &a.rank }
 
-// byPlace compares tasks of a line by their places; if they have turns of their own, by these first.
+// byPlace compares tasks of a line by their own turns, if they have any, and then by their places.
 type byPlace struct{ *item }
 
 func (a byPlace) before(b byPlace) bool {
@@ -108,8 +109,8 @@ func (a byPlace) before(b byPlace) bool {
 }
 func (a byPlace) at() *int32 { return &a.early }
 
-// first returns the lane with the first task that may be taken and is of one of these kinds, of all
-// if that is nil; nil if there is none.
+// first returns the lane with the first takeable task of one of the kinds, or of any kind if kinds
+// is nil. It returns nil if there is none.
 func (b *band) first(kinds []string) *lane {
 	if kinds == nil {
 		if t := first(&b.shown); t.entry != nil {
@@ -131,7 +132,7 @@ func (b *band) first(kinds []string) *lane {
 	return next.lane
 }
 
-// first returns the first turn that is not of a blocked key, a zero one if there is none.
+// first returns the first turn whose key is not blocked, a zero turn if there is none.
 func first(shown *heap[turn]) turn {
 	for len(*shown) > 0 {
 		t := (*shown)[0]
@@ -179,7 +180,7 @@ func (l *line) add(it *item) {
 		l.next = order.First(l.end, l.served, b.now, q.newcomersJoin(), l.share())
 	}
 	lane := &l.one
-	if lane.kind == nil || lane.kind.name != it.kind { // as a rule it is that one
+	if lane.kind == nil || lane.kind.name != it.kind { // rare
 		lane = l.lane(it.kind)
 	}
 	lane.insert(it)
@@ -188,12 +189,12 @@ func (l *line) add(it *item) {
 // remove takes a task out of the line.
 func (l *line) remove(it *item) { l.lane(it.kind).remove(it) }
 
-// share returns how much work of the line is in a round.
+// share returns the work of the line in a round.
 func (l *line) share() uint64 {
 	return uint64(l.key.weight) * uint64(max(1, l.band.queue.settings.Quantum))
 }
 
-// cost returns how much work a task is that is taken now.
+// cost returns the work of a task that is taken now.
 func (l *line) cost(it *item) uint64 {
 	q := l.band.queue
 	if q.settings.Quantum == 0 {
@@ -222,7 +223,7 @@ func (b *band) newLine(k *keyState, back bool) *line {
 	return l
 }
 
-// leave forgets an empty line, but for what it has used of rounds that are not over.
+// leave forgets an empty line, but keeps its use of rounds that are not over.
 func (b *band) leave(l *line) {
 	for _, lane := range l.lanes {
 		b.leaveKind(lane.kind)
@@ -242,7 +243,7 @@ func (b *band) leave(l *line) {
 	b.idle[l.key.name] = l.used
 }
 
-// isVoid reports whether nothing follows from what a line has used.
+// isVoid reports whether the use of the rounds by a line has no effect any more.
 func (b *band) isVoid(u used) bool {
 	join := b.now
 	if !b.queue.newcomersJoin() {
@@ -253,7 +254,7 @@ func (b *band) isVoid(u used) bool {
 
 func (q *queue) newcomersJoin() bool { return q.settings.Newcomers == fairq.ThisRound }
 
-// isEmpty tells whether the line has no tasks, and so no turns.
+// isEmpty reports whether the line has no tasks, and so no turn.
 func (l *line) isEmpty() bool { return l.len == 0 }
 
 // kind returns the kind of that name.
@@ -269,7 +270,7 @@ func (b *band) kind(name string) *kind {
 	return k
 }
 
-// leaveKind says that a lane is of this kind no more. It need not have been of any.
+// leaveKind is called when a lane is no longer of a kind, which may be nil.
 func (b *band) leaveKind(k *kind) {
 	if k == nil {
 		return
@@ -279,8 +280,8 @@ func (b *band) leaveKind(k *kind) {
 	}
 }
 
-// lane returns the line's lane for a kind. To find one for a kind that is new to the line it looks
-// at all lanes.
+// lane returns the line's lane for a kind. For a kind that is new to the line it searches all
+// lanes.
 func (l *line) lane(name string) *lane {
 	if lane := l.byKind[name]; lane != nil {
 		return lane
@@ -325,7 +326,7 @@ func (e *entry) in() *heap[turn] {
 	return &e.lane.kind.shown
 }
 
-// turn returns the turn that is used next.
+// turn returns the next turn.
 func (e *entry) turn() turn {
 	lane := e.lane
 	if lane == nil {
@@ -338,7 +339,8 @@ func (e *entry) turn() turn {
 	return turn{e.line.next.Round, it.place, e}
 }
 
-// count counts a task that gets in (1), or leaves (-1). It may have been, or be, the first one.
+// count counts a task that enters (1), or leaves (-1). first reports whether it is or was the
+// first.
 func (e *entry) count(n int, first bool) {
 	switch e.len += n; {
 	case e.hidden:
@@ -351,7 +353,7 @@ func (e *entry) count(n int, first bool) {
 	}
 }
 
-// show shows what was hidden.
+// show undoes hiding.
 func (e *entry) show() {
 	if e.hidden = false; e.len > 0 {
 		e.in().push(e.turn())

@@ -7,14 +7,14 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// arm sets the time at which something happens to a task by itself; 0 means never.
+// arm sets the time of the next due change of a task; 0 means never.
 func (q *queue) arm(it *item, wake int64) {
 	if wake != it.wake {
 		q.rearm(it, wake)
 	}
 }
 
-// rearm is not in arm, so that this can be inlined.
+// rearm is not a part of arm, so that arm can be inlined.
 func (q *queue) rearm(it *item, wake int64) {
 	it.wake = wake
 	switch t := (byTime{it}); {
@@ -40,7 +40,7 @@ func (q *queue) next() (at int64) {
 		at = q.leaving[0].deadline
 	}
 	if o := q.outcomes.first; o != nil {
-		// They are no longer told, so it does not matter when they are forgotten: many at a time.
+		// Outcomes past this time are ignored, so they can be forgotten later, many at a time.
 		if soon := o.until + int64(q.settings.Retention/4); at == 0 || soon < at {
 			at = soon
 		}
@@ -48,7 +48,7 @@ func (q *queue) next() (at int64) {
 	return at
 }
 
-// announce tells the notifiers if Tick must be called sooner than they know.
+// announce reports to the notifiers if Tick must be called earlier than they know.
 func (q *queue) announce() {
 	at := q.next()
 	if at == 0 || q.due != 0 && at >= q.due {
@@ -71,8 +71,7 @@ func (q *queue) Tick(context.Context) (time.Time, error) {
 	return q.time(q.due), nil
 }
 
-// advance makes happen what is due, the given number of things at most. It returns how many more it
-// might have done.
+// advance makes up to most due changes, and returns how many more it could have made.
 func (q *queue) advance(now int64, most int) int {
 	for ; most > 0 && len(q.timers) > 0 && q.timers[0].wake <= now; most-- {
 		q.fire(q.timers[0].item)
@@ -92,7 +91,7 @@ func (q *queue) advance(now int64, most int) int {
 	return most
 }
 
-// setWait takes over what has become of the wait of a key, or of the queue.
+// setWait applies a changed wait of a key, or of the queue.
 func (q *queue) setWait(k *keyState, now int64) {
 	was := k.blocked
 	q.waiting.index(k, k.wait.Until != 0)
@@ -106,8 +105,7 @@ func (q *queue) setWait(k *keyState, now int64) {
 	q.announce()
 }
 
-// settleWait finds out whether a key still waits, and whether there is still anything to be known of
-// it.
+// settleWait updates the wait of a key, and forgets the key if it has no state left.
 func (q *queue) settleWait(k *keyState, now int64) {
 	if k == &q.all {
 		k.wait.Settle(q.settings.Rate, now)
@@ -119,7 +117,7 @@ func (q *queue) settleWait(k *keyState, now int64) {
 	q.forgetKey(k)
 }
 
-// hold has a key wait until a time, unless it waits for longer.
+// hold makes a key wait until a time, unless it waits longer.
 func (q *queue) hold(k *keyState, until, now int64) {
 	k.wait.Hold = max(k.wait.Hold, until)
 	q.settleWait(k, now)
@@ -137,7 +135,7 @@ func (q *queue) spend(it *item, now int64) {
 	}
 }
 
-// refund puts the tokens back of an attempt that was none.
+// refund puts back the tokens of a task that is handed back untried.
 func (q *queue) refund(it *item, now int64) {
 	if r := q.settings.KeyRate; r.Limit > 0 {
 		it.key.wait.Refund(r, q.tokens(it), now)
@@ -149,7 +147,7 @@ func (q *queue) refund(it *item, now int64) {
 	}
 }
 
-// tokens returns how many an attempt of the task takes.
+// tokens returns the number of tokens of an attempt.
 func (q *queue) tokens(it *item) int64 {
 	if q.settings.Quantum == 0 {
 		return 1
@@ -157,21 +155,21 @@ func (q *queue) tokens(it *item) int64 {
 	return int64(it.cost)
 }
 
-// due returns when something happens to the task by itself, 0 for never.
+// due returns the time of the next due change of the task, 0 for never.
 func (it *item) due() int64 {
-	if it.consumer != nil && it.consumer.deadline != 0 && (it.wake == 0 || it.consumer.deadline < it.wake) {
-		return it.consumer.deadline
+	if c := it.consumer; c != nil && c.deadline != 0 && (it.wake == 0 || c.deadline < it.wake) {
+		return c.deadline
 	}
 	return it.wake
 }
 
-// isDue tells whether something should have happened to the task already.
+// isDue reports whether a change of the task is due.
 func (it *item) isDue(now int64) bool {
 	at := it.due()
 	return at != 0 && at <= now
 }
 
-// fire makes happen what is due for a task.
+// fire makes the due change of a task.
 func (q *queue) fire(it *item) {
 	at := it.due()
 	q.apply(it, it.Due(at, &q.stats), at)

@@ -9,19 +9,19 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// Upcoming implements [driver.Backend]. It gets the memory for the tasks while the queue is not
-// locked, because that takes longer than all the rest if the system has to find it.
+// Upcoming implements [driver.Backend]. It allocates the memory for the tasks without the lock,
+// because that takes longer than all the rest if the system has to provide it.
 func (q *queue) Upcoming(ctx context.Context, n int) ([]driver.UpcomingTask, error) {
 	stats, err := q.Stats(ctx)
 	if err != nil {
 		return nil, err
 	}
 	found := make([]driver.UpcomingTask, min(n, stats.Ready))
-	clear(found) // the system finds memory when it is written to
+	clear(found) // the system provides memory only when it is written to
 	return q.upcoming(found[:0])
 }
 
-// upcoming appends as many tasks as there is room for.
+// upcoming fills found up to its capacity.
 func (q *queue) upcoming(found []driver.UpcomingTask) ([]driver.UpcomingTask, error) {
 	now, err := q.enter()
 	if err != nil {
@@ -44,20 +44,22 @@ func (q *queue) upcoming(found []driver.UpcomingTask) ([]driver.UpcomingTask, er
 				all.Spend(q.settings.Rate, q.tokens(it), now)
 			}
 			if !it.isDue(now) {
-				found = append(found, driver.UpcomingTask{Info: q.info(it), Round: round, Weight: it.key.weight})
+				found = append(found, driver.UpcomingTask{
+					Info: q.info(it), Round: round, Weight: it.key.weight,
+				})
 			}
 		}
 	}
 	return found, nil
 }
 
-// keyAhead is what a key will be after some of its tasks are taken.
+// keyAhead is the future state of a key, after some of its tasks are taken.
 type keyAhead struct {
 	slots int // see queue.slots
 	wait  life.Wait
 }
 
-// upcoming iterates over the lines from which tasks can be taken.
+// upcoming iterates over the lines with takeable tasks.
 func (b *band) upcoming(keys map[*keyState]*keyAhead) iter.Seq[*order.Line[*item]] {
 	return func(yield func(*order.Line[*item]) bool) {
 		for t := range inOrder(b.shown) {
@@ -84,7 +86,7 @@ func (b *band) upcoming(keys map[*keyState]*keyAhead) iter.Seq[*order.Line[*item
 	}
 }
 
-// sorted returns the tasks that did not come in order.
+// sorted returns the tasks that did not come in order, sorted by place.
 func (l *lane) sorted() (early []*item) {
 	for e := range inOrder(l.early) {
 		early = append(early, e.item)
@@ -92,20 +94,20 @@ func (l *lane) sorted() (early []*item) {
 	return early
 }
 
-// walk is tasks of a line, by lane.
+// walk iterates over the tasks of a line.
 type walk struct {
 	order.Line[*item]
 	line *line
 	key  *keyAhead
 	rest []cursor
-	few  [1]cursor // what rest begins with
+	few  [1]cursor // the first array of rest
 }
 
-// cursor is a task of a lane, and those that follow.
+// cursor is a place in a lane.
 type cursor struct {
 	item   *item // nil at the end
 	rest   []*item
-	linked bool // they follow in the list of the lane, not in rest
+	linked bool // the next tasks are in the list of the lane, not in rest
 }
 
 // Blocked implements order.Tasks.
@@ -115,7 +117,8 @@ func (w *walk) Blocked() bool { return w.key.slots == 0 || w.key.wait.Waits }
 func (w *walk) Next() (next order.Task[*item]) {
 	var first *cursor
 	for i := range w.rest {
-		if c := &w.rest[i]; c.item != nil && (first == nil || byPlace{c.item}.before(byPlace{first.item})) {
+		c := &w.rest[i]
+		if c.item != nil && (first == nil || byPlace{c.item}.before(byPlace{first.item})) {
 			first = c
 		}
 	}

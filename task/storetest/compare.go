@@ -37,16 +37,15 @@ type Subject struct {
 }
 
 // Compare makes random calls to queues in one store, such as a [memory.Store], and the same calls
-// to queues in another. It uses all that a queue can do but what waits. After each call it
-// compares what was returned, all tasks, all events and the stats. It does so in a bubble of
-// testing/synctest for each of n seeds, in which it opens the stores, with queues of other Options
-// each time.
+// to queues in another. It makes all calls that do not wait. After each call it
+// compares the results, all tasks, all events and the stats. It runs n seeds, each in a bubble of
+// testing/synctest, with new stores and queues of other Options.
 //
 // If the other store is a [Transactor], a third of the seeds make calls in transactions of the
-// caller's own, and each call first in one that is rolled back.
+// caller's own, and each call first in a transaction that is rolled back.
 //
-// If it fails it tells the seed. With that in the environment variable STORETEST_SEED it makes the
-// same calls again.
+// A failure names the seed. With that in the environment variable STORETEST_SEED, Compare makes
+// the same calls again.
 //
 // # What may differ
 //
@@ -55,7 +54,7 @@ type Subject struct {
 //
 //   - IDs, and the names of consumers.
 //   - Which of several keys with the longest backlog loses a task that is evicted. Its task must
-//     be the one that Options.WhenFull says.
+//     be the choice of Options.WhenFull.
 //   - Between processes, the order of events.
 func Compare(
 	t *testing.T, n int, want func(t *testing.T) task.Store, got func(t *testing.T, seed uint64) Subject,
@@ -99,7 +98,7 @@ type comparison struct {
 	payload int
 }
 
-// side is a queue as one process has it open, and what it was told.
+// side is a queue in one process, with the events that it has got.
 type side struct {
 	*task.Queue[int]
 	evicted []*task.Task[int]
@@ -118,7 +117,7 @@ type worker struct {
 // twins are a task that was taken, in each queue.
 type twins struct {
 	got, want *task.Task[int]
-	at        *side // by whom the first one was taken
+	at        *side // that has taken got
 }
 
 // What tasks have that Compare puts.
@@ -168,7 +167,7 @@ func compare(t *testing.T, seed uint64, want task.Store, got Subject) {
 
 func (c *comparison) chance(n int) bool { return c.IntN(n) == 0 }
 
-// choose chooses the Options, and what is done.
+// choose chooses the Options and the calls.
 func (c *comparison) choose() {
 	c.keys = Keys[:1+c.IntN(len(Keys))]
 	o, seldom := &c.options, 3
@@ -289,7 +288,7 @@ func (c *comparison) ok(what string, err error) {
 	}
 }
 
-// end lets all that is due happen, and takes what is left.
+// end lets all due changes happen, and takes the rest of the tasks.
 func (c *comparison) end() {
 	for _, w := range c.workers {
 		c.ok("Close", w.got.Close(ctx))

@@ -61,7 +61,7 @@ func showTime(t time.Time) string {
 // noError is not nil because fmt would call a method of nil and catch its panic, which is slow.
 var noError = new(task.Error)
 
-// info returns what is known of a task, so that it can be compared.
+// info returns the Info of a task in a form that can be compared.
 func (c *comparison) info(s *side, i task.Info) any {
 	type comparable struct {
 		task.Info
@@ -145,7 +145,8 @@ func (c *comparison) compareStats() {
 	c.equal("counters by key", c.keyCounts(append(c.closed, c.got...)...), c.keyCounts(c.want))
 }
 
-// keyCounts returns what was served and refused. What the others evict, the wanted queue deletes.
+// keyCounts returns the counts of served and refused tasks. The wanted queue deletes the tasks
+// that the others evict.
 func (c *comparison) keyCounts(sides ...*side) map[string]fairq.Counts {
 	all := map[string]fairq.Counts{}
 	for _, s := range sides {
@@ -170,8 +171,8 @@ func (c *comparison) keyCounts(sides ...*side) map[string]fairq.Counts {
 	return all
 }
 
-// compareEvents compares the events of each task. Those of a process that has learned of a loss by
-// looking do not count, for another one has told about it.
+// compareEvents compares the events of each task. The lost lease that a process has found by
+// looking does not count, because another process has reported it.
 func (c *comparison) compareEvents() {
 	lives := func(s *side) map[task.ID][]string { // in one list if their order is to be the same
 		all := map[task.ID][]string{}

@@ -24,7 +24,7 @@ func (c *comparison) take() {
 	}
 }
 
-// takeOne takes a task, and tells whether there was one.
+// takeOne takes a task, and reports whether there was one.
 func (c *comparison) takeOne(w *worker, f task.Filter) bool {
 	w.got.SetFilter(f)
 	w.want.SetFilter(f)
@@ -135,7 +135,7 @@ func (c *comparison) settle() {
 	}
 }
 
-// sameLease compares what a task tells of its lease.
+// sameLease compares the fields of a lease.
 func (c *comparison) sameLease(l *twins) {
 	c.equal("state", l.got.Info().State, l.want.Info().State)
 	c.equal("until", showTime(l.got.Info().Until), showTime(l.want.Info().Until))

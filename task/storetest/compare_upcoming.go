@@ -6,7 +6,7 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// upcoming asks both queues for the next tasks, and takes so many.
+// upcoming asks both queues for the next n tasks, and takes n.
 func (c *comparison) upcoming() {
 	n, w := 1+c.IntN(6), oneOf(c, c.workers...)
 	got, want := c.nextOf(w.at, n), c.nextOf(c.want, n)
@@ -23,7 +23,7 @@ func (c *comparison) upcoming() {
 	}
 }
 
-// upcoming is what Upcoming tells of a task.
+// upcoming has the fields of an UpcomingTask.
 type upcoming struct {
 	id            task.ID
 	info          string

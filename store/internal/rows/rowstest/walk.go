@@ -32,8 +32,8 @@ type walker struct {
 	wrong string
 }
 
-// Walk returns what is wrong with the rows of a queue, "" if nothing is. Of keys, groups and unique
-// keys it looks at those of package storetest.
+// Walk returns what is wrong with the rows of a queue, "" if nothing is. Of keys, groups and
+// unique keys it looks at those of package storetest.
 func Walk(t *testing.T, db rows.DB, queue string) string {
 	tx, err := db.Begin(context.Background())
 	ok(t, "Begin", err)
@@ -199,7 +199,8 @@ func (w *walker) walkRow(r *rows.Row) {
 	}
 }
 
-// walkLines checks the order within each line, and that none has more turns in a round than it may.
+// walkLines checks the order within each line, and that none has more turns in a round than it
+// may.
 func (w *walker) walkLines() {
 	lines := map[rows.Line][]*rows.Row{}
 	for _, r := range w.all {
@@ -234,7 +235,7 @@ func (w *walker) walkLines() {
 func (w *walker) share(r *rows.Row) int { return r.Weight * max(1, int(w.settings.Quantum)) }
 
 // walkFront checks that the first task of a line has its turn, and that the first of each further
-// kind shares it. What was handed back has a turn of its own.
+// kind shares it. A task that was handed back has a turn of its own.
 func (w *walker) walkFront(line []*rows.Row) {
 	line = slices.DeleteFunc(line, func(r *rows.Row) bool { return r.Returned && r.Front == rows.AtFront })
 	kinds := map[string]bool{}
