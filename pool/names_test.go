@@ -25,6 +25,8 @@ func TestPutOptionsAreThoseOfTask(t *testing.T) {
 			g.SetInt(7)
 		case g.CanUint():
 			g.SetUint(1)
+		case g.Kind() == reflect.Bool:
+			g.SetBool(true)
 		case g.Kind() == reflect.String:
 			g.SetString(f.Name)
 		case g.Kind() == reflect.Map:

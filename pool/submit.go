@@ -24,7 +24,7 @@ type PutOptions struct {
 	MaxAttempts int           // 0 means the default of queue or Policy, negative means no limit
 	Kind        string        // selects a handler, see [Mux]
 	UniqueKey   string        // only one task of a queue can have it at a time; see Queue.Wait
-	Replace     bool          // it replaces a task with its UniqueKey that waits
+	Replace     bool          // replaces a task with its UniqueKey that is not taken
 	Group       string        // holds it back until task.Queue.StartGroup
 	Role        task.Role     // its role in its group
 
@@ -47,8 +47,8 @@ type PutOptions struct {
 func (o PutOptions) Task() task.PutOptions {
 	return task.PutOptions{
 		Priority: o.Priority, Cost: o.Cost, Delay: o.Delay, TTL: o.TTL, Deadline: o.Deadline, TTR: o.TTR,
-		MaxAttempts: o.MaxAttempts,
-		Kind:        o.Kind, UniqueKey: o.UniqueKey, Replace: o.Replace, Group: o.Group, Role: o.Role, Metadata: o.Metadata,
+		MaxAttempts: o.MaxAttempts, Kind: o.Kind, UniqueKey: o.UniqueKey, Replace: o.Replace,
+		Group: o.Group, Role: o.Role, Metadata: o.Metadata,
 	}
 }
 
