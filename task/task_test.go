@@ -83,7 +83,8 @@ func TestTaskUsedAgain(t *testing.T) {
 // Each option counts as set when it is set.
 func TestOptionsAreSeen(t *testing.T) {
 	all := reflect.ValueOf(PutOptions{
-		Priority: 1, Cost: 1, Delay: 1, TTL: 1, Deadline: time.Unix(1, 0), TTR: 1, MaxAttempts: 1, Kind: "k", UniqueKey: "u", Group: "g",
+		Priority: 1, Cost: 1, Delay: 1, TTL: 1, Deadline: time.Unix(1, 0), TTR: 1,
+		MaxAttempts: 1, Kind: "k", UniqueKey: "u", Replace: true, Group: "g",
 		Role: AtEnd, Metadata: map[string]string{"a": "b"},
 	})
 	require.True(t, new(PutOptions).isZero())

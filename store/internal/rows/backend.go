@@ -351,8 +351,9 @@ func (b *backend) Group(ctx context.Context, group string, cancel bool) error {
 	return b.call(ctx, name, call{groups: true, joins: true, run: func(u *unit) error { return u.startGroup(group, cancel) }})
 }
 
-// DeleteSome implements [driver.Backend]. Those of a key move in the index when others are deleted, so
-// each transaction looks at the first ones again: at more than before, if none of these can be deleted.
+// DeleteSome implements [driver.Backend]. Those of a key move in the index when others are
+// deleted, so each transaction looks at the first ones again: at more than before, if none of
+// these can be deleted.
 func (b *backend) DeleteSome(ctx context.Context, o driver.ListOptions) (n int, err error) {
 	o.After = 0
 	seen := pageSize

@@ -8,28 +8,28 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// How many rows a transaction writes is known only when it has written them. Where it may not write
-// many (Traits.MaxWrites), one estimate decides: with each row of a task at most two other rows are
-// written, of its key, its group, its outcome and the history. So a transaction may write maxRows
-// rows of tasks, and from that follows what it may do:
+// The number of rows that a transaction writes is known only when it has written them. Where it
+// may not write many (Traits.MaxWrites), one estimate decides: with each row of a task it writes
+// at most two other rows, of its key, its group, its outcome and the history. So a transaction may
+// write maxRows rows of tasks, and that bounds its calls:
 //
 //   - A change of a task writes two rows of tasks: its own, and that of the next task of its line,
-//     which gets its turn. (With kinds it may be some more: for these there is room enough.) So a
+//     which gets its turn. (With kinds it may write some more, for which there is room.) So a
 //     transaction works on half as many tasks: see step and room.
 //   - A Put writes one row.
 //
-// unit.written is how many rows of tasks a transaction has written so far. unit.bytes is the same
-// for Traits.MaxBytes: what a call will put is known before it runs, and of other tasks at most one
-// is written that is over the limit. A task that is deleted counts with its names.
+// unit.written is the number of rows of tasks that a transaction has written. unit.bytes is the
+// same for Traits.MaxBytes: the bytes of a Put are known before it runs, and at most one other
+// task is written beyond the limit. A deleted task counts with its names.
 //
-// A call in a caller's own transaction cannot leave anything to another transaction, so it has no
+// A call in a caller's own transaction cannot leave work to another transaction, so it has no
 // limits.
 const (
 	rowsWithEach = 3 // rows of all tables for each row of a task, with that one
 	rowsOfTask   = 2 // rows of tasks
 )
 
-// maxRows returns how many rows of tasks a transaction may write.
+// maxRows returns the greatest number of rows of tasks that a transaction may write.
 func (s *Store) maxRows() int {
 	if s.traits.MaxWrites == 0 {
 		return math.MaxInt
@@ -44,14 +44,14 @@ func (u *unit) maxRows() int {
 	return u.q.store.maxRows()
 }
 
-// limited tells whether the transaction may not write as much as there is to do.
+// limited reports whether the number of rows of a transaction has a limit.
 func (u *unit) limited() bool { return u.maxRows() < math.MaxInt }
 
 // step returns how many of n tasks one transaction works on.
 func (s *Store) step(n int) int { return min(n, max(1, s.maxRows()/rowsOfTask)) }
 
-// room returns how many of n tasks the transaction can still work on: at least one if it has not
-// written anything yet.
+// room returns how many of n tasks the transaction can still work on: at least one if it has
+// written nothing yet.
 func (u *unit) room(n int) int {
 	left := (u.maxRows() - u.written) / rowsOfTask
 	if u.written == 0 {
@@ -60,7 +60,7 @@ func (u *unit) room(n int) int {
 	return max(0, min(n, left))
 }
 
-// isFull tells whether a call must be left to the next transaction.
+// isFull reports whether a call must be left to the next transaction.
 func (u *unit) isFull(c *call) bool {
 	tasks := max(1, c.tasks)
 	return u.written > 0 && u.room(tasks) < tasks || u.bytes > 0 && u.bytes+c.bytes > u.maxBytes()
@@ -76,10 +76,10 @@ func (u *unit) maxBytes() int {
 
 func (s *Store) maxBytes() int { return cmp.Or(s.traits.MaxBytes, math.MaxInt) }
 
-// isLarge tells whether the transaction has written as many bytes as it may.
+// isLarge reports whether the transaction has written as many bytes as it may.
 func (u *unit) isLarge() bool { return u.bytes >= u.maxBytes() }
 
-// sizeOf returns how many bytes it takes to put a task. Its names are in indexes, too.
+// sizeOf returns the bytes of a Put of a task. Its names are in indexes, too.
 func sizeOf(n *driver.New) int {
 	payload, _ := n.Payload.([]byte)
 	size := len(payload) + inIndexes*(len(n.Key)+len(n.Kind)+len(n.UniqueKey)+len(n.Group))
@@ -89,7 +89,7 @@ func sizeOf(n *driver.New) int {
 	return size
 }
 
-// size is sizeOf for one that is written again, without its payload.
+// size is sizeOf for a task that is written again, without its payload.
 func (r *Row) size() int {
 	size := len(r.Metadata) + r.namesSize()
 	if r.Err != nil {
@@ -98,15 +98,16 @@ func (r *Row) size() int {
 	return size
 }
 
-// namesSize is sizeOf for one that is deleted.
+// namesSize is sizeOf for a deleted task.
 func (r *Row) namesSize() int {
 	return inIndexes * (len(r.Key) + len(r.Kind) + len(r.UniqueKey) + len(r.Group))
 }
 
-const inIndexes = 4 // times a name is written, with that in the row
+const inIndexes = 4 // the number of times that a name is written, in the row and in indexes
 
-// tooMany returns an error that says that something is too much for a transaction.
+// tooMany returns the error of a call that is too large for a transaction.
 func (u *unit) tooMany(what string, is, most int) error {
 	return &driver.FieldError{Field: what, Value: is, Limit: fmt.Sprintf(
-		"%d at most, for a transaction of this store may write only %d rows", most, u.q.store.traits.MaxWrites)}
+		"%d at most, because a transaction of this store may write only %d rows", most,
+		u.q.store.traits.MaxWrites)}
 }

@@ -1,45 +1,44 @@
-// Package rows keeps the queues of package task in the rows of a database. It holds all rules that
-// the stores of this repository have in common: what a driver.Backend promises, told in reads and
-// writes of single rows. What a database has to do for it is [DB]; package rowstest checks that.
+// Package rows keeps the queues of package task in the rows of a database. It has all rules that
+// the databases of this repository have in common: it implements driver.Backend by reads and
+// writes of single rows. [DB] is the contract of a database, and package rowstest checks it.
 //
 // # Rounds
 //
-// Package order says which turn a task gets. A task that becomes ready gets it at once, after those of
-// its line: the round being served is stored, for each priority, and only grows; the last turn of a
-// line is not stored, because it is that of its last ready task. So it is right after a restart and
-// after a purge, and nothing has to be swept. The ready tasks in the order of (priority, round, place)
-// are the order in which they are taken. If one of them leaves the line otherwise than by being taken,
-// the next one gets its turn, and what is behind that moves up one after the other: see closeGap.
+// Package order decides the turn of a task. A task that becomes ready gets its turn at once,
+// behind the turns of its line. The round being served is stored for each priority, and only
+// grows. The last turn of a line is not stored, because its last ready task has it. So it is right
+// after a restart and after a purge, and needs no sweeping. Tasks are taken in the order of
+// (priority, round, place). If a task leaves its line, except by a Take, the next one gets its
+// turn, and the tasks behind that move up one after the other: see closeGap.
 //
-// Where two processes put tasks of the same key at the same moment, and the database lets them,
-// neither sees the other's: then the key gets one turn in that round from each of them.
+// If two processes put tasks of the same key at the same moment, and the database allows it,
+// neither sees the other's task: then the key gets a turn in that round from each of them.
 //
 // # Work instead of tasks
 //
-// A task has in its row what its key has used of its round before it. What is used after it follows
-// from its cost, by the rule of package account: it is not written down, so a task that gets the turn
-// of another one, because that was deleted, pays its own cost. The account of a line without ready
-// tasks is written to the table of Served when a task is taken that has used rounds to come: there it
-// is found when the task is gone, and swept when it is void.
+// The row of a task has the account of its line before its turn. The account after it follows from
+// the cost of the task, by the rule of package account, and is not stored. So a task that gets the
+// turn of a deleted one pays its own cost. When a task that uses later rounds is taken, the
+// account of its line goes to the table of Served, for the time when the line has no ready tasks,
+// and is swept when it is void.
 //
 // # Queues that count by key
 //
-// With MaxInFlightPerKey or KeepPlace, or once there are kinds or a key was paused or waited, only the
-// front of each line (a key in a priority) is in the index of ready tasks: its first task, and the
-// first one of each further kind, which shares its turn. The others are parked; the line gets its next
-// turn when it has used the one before. The front of a key that is busy, paused or waits leaves the
-// index and keeps its round, so it is first when it comes back.
+// With MaxInFlightPerKey or KeepPlace, or once there are kinds or a key was paused or waited, only
+// the front of each line (a key in a priority) is in the index of ready tasks: its first task, and
+// the first task of each further kind, which shares its turn. The others are parked; the line gets
+// its next turn when it has used the one before. The front of a key that is at its limit, paused
+// or waits leaves the index and keeps its round, so it is first when it comes back.
 //
 // # Databases
 //
-// A database is asked for little, so that one with nothing but ordered keys can be a store too: see
-// [DB] and [View] for what it has to do, [Schema] for the tables and their indexes, and [Calls] for
-// the ranges of these that the rules read.
+// The contract of a database is small, so that one with nothing but ordered keys can be a store
+// too: see [DB] and [View] for it, [Schema] for the tables and their indexes, and [Calls] for the
+// ranges that the rules read.
 //
 // # Transactions
 //
-// The calls of one process are put together into as few transactions as there can be (see
-// committer), and each returns when its own is committed. Nobody is told anything before. Where
-// transactions can run at the same time, each queue has its own, so that a queue that somebody has
-// locked does not hold up the others.
+// The calls of one process share transactions as far as possible (see committer), and each returns
+// when its transaction is committed. No notifier is called before. Where transactions can run at
+// the same time, each queue has its own, so that a locked queue does not hold up the others.
 package rows

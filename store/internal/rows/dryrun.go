@@ -6,8 +6,8 @@ import (
 )
 
 // dryRun is a View in which the rules see what they write, but nothing of it gets into the
-// database, and nothing is locked. So the rules themselves find out what takes would do. Counts and
-// what View tells of keys are as they were before.
+// database, and nothing is locked. So the rules themselves find out what takes would do. Counts
+// and what View tells of keys are as they were before.
 type dryRun struct {
 	View
 	head   *Head

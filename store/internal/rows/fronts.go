@@ -7,35 +7,36 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// In a queue with kinds, KeepPlace or MaxInFlightPerKey, or in which a key was ever paused or waited,
-// only the front of each line is in the index of ready tasks: its first task, which has the turn of
-// the line, and the first one of each further kind, which shares it. What was handed back with its turn
-// is there too, and is no other part of the line. All others are parked: they have no turn. So whoever
-// takes passes over no task that he may not have, and to block or free a key changes few rows. The
-// invariant, whenever updateFront returns:
+// In a queue with kinds, KeepPlace or MaxInFlightPerKey, or in which a key was ever paused or
+// waited, only the front of each line is in the index of ready tasks: its first task, which has
+// the turn of the line, and the first task of each further kind, which shares it. A task that was
+// handed back with its turn is there too, and is no part of the line. All others are parked: they
+// have no turn. So a take passes over no task that it may not have, and blocking or freeing a key
+// changes few rows. The invariant, whenever updateFront returns:
 //
-//   - Those of further kinds share a turn of the line that is not after the one it has. They may be
-//     Takeable though others would not be: see isNext.
-//   - The tasks at the front are Takeable unless their key is blocked. Where many keys get blocked and
-//     free again all the time, with MaxInFlightPerKey, one is so only if no line of its key before its
-//     own has a task of its kind: whoever takes would have to take that one first. So to block a key
-//     takes as many writes as there are at one front, whatever its priorities.
+//   - The tasks of further kinds share a turn of the line that is not after its current turn. They
+//     may be Takeable when others would not be: see isNext.
+//   - The tasks at the front are Takeable unless their key is blocked. With MaxInFlightPerKey or a
+//     rate, keys are blocked and freed all the time. There a task is Takeable only if no earlier
+//     line of its key has a task of its kind, because a take would have to take that one first. So
+//     blocking a key takes as many writes as there are tasks at one front, whatever its
+//     priorities.
 //   - The others have no Round.
 
-// change is what a task has done.
+// change is a change of a task for its line.
 type change uint8
 
 const (
-	came change = iota // to its line
-	used               // its turn, or that of its line: it was taken
-	left               // otherwise
+	came change = iota // it has entered the line
+	used               // it has used its turn, or that of its line: it was taken
+	left               // it has left in another way
 )
 
-// updateFront makes the front of a line what it must be, after a task has come to it or gone from
-// it. If that has blocked or freed the key, or its line is the first of a kind now or is not any
-// more, the fronts of its other lines are hidden or shown too.
+// updateFront restores the invariant of the front of a line after a task has entered or left it.
+// If that has blocked or freed the key, or has changed the first line with a kind, it also hides
+// or shows the fronts of other lines of the key.
 //
-// If the task has gone, turn is that which it had of the line: it has used it, or leaves it to the line.
+// If the task has left, turn is its turn of the line, which it has used or leaves to the line.
 func (u *unit) updateFront(changed *Row, how change, turn account.Account) {
 	if !u.q.frontsOnly {
 		return
@@ -53,7 +54,7 @@ func (u *unit) updateFront(changed *Row, how change, turn account.Account) {
 	}
 }
 
-// moveFront is updateFront for a line. A task that was handed back is no part of it.
+// moveFront is updateFront within a line.
 func (u *unit) moveFront(changed *Row, how change, turn account.Account) {
 	l := changed.line()
 	_, was, rest := u.line(l)
@@ -92,8 +93,8 @@ func (u *unit) moveFront(changed *Row, how change, turn account.Account) {
 	}
 }
 
-// shareTurn has the first task of a kind in a line share its turn, unless the first one of all is of
-// that kind.
+// shareTurn makes the first task of a kind in a line share its turn, unless the first task of the
+// line is of that kind.
 func (u *unit) shareTurn(l Line, first *Row, kind string, turn account.Account) {
 	shares := kind == first.Kind
 	for _, r := range u.restOf(lineKind{l, kind}, first.Place) {
@@ -107,8 +108,8 @@ func (u *unit) shareTurn(l Line, first *Row, kind string, turn account.Account) 
 	}
 }
 
-// updateShown hides or shows fronts of other lines, if the key of a task that has changed is
-// blocked now or is not any more, or its line is the first of its kind or is not any more.
+// updateShown hides or shows fronts of other lines, if a change of a task has blocked or freed its
+// key, or has changed the first line with its kind.
 func (u *unit) updateShown(changed *Row) {
 	key, at := changed.Key, changed.lineKind()
 	if wrong := shownSpan(key, u.blocked(key)); len(u.firsts(wrong, 1).rows) > 0 {
@@ -116,7 +117,7 @@ func (u *unit) updateShown(changed *Row) {
 	}
 	here := u.firsts(kindSpan(at), 2).rows
 	if slices.ContainsFunc(here, func(r *Row) bool { return r.ID != changed.ID }) {
-		return // there were tasks of its kind in the line before, and are now
+		return // its line had tasks of its kind before, and has some now
 	}
 	var next *Row // in another line
 	if len(here) == 0 {
@@ -139,15 +140,14 @@ func (u *unit) isAlone(r *Row) bool {
 	return !all.more && len(all.rows) == 1 && all.rows[0].ID == r.ID
 }
 
-// staysBehind reports whether a task that is put comes behind others of its line and kind that are
-// parked. Then it is parked too, and changes nothing else: the front is what it must be as long as
-// any is parked.
+// staysBehind reports whether a put task comes behind parked tasks of its line and kind. Then it
+// is parked too, and changes nothing else, because the front is right while any task is parked.
 //
-// Where transactions do not wait for each other, that is what it relies on: that the last one of
-// these stays parked. So it need not write the row of the key, as all do who change a front, and
-// does not conflict with them. A front that is not full now, as all others of the line are at it,
-// in turn relies on that there are no more (see updateFront). Elsewhere any one that is parked
-// will do, and prepare has looked for one.
+// Where transactions do not wait for each other, the Put relies on the last of these tasks to stay
+// parked. So it need not write the row of the key, as all changes of a front do, and does not
+// conflict with them. A change of a front that has all tasks of the line in turn relies on no
+// further task (see moveFront). Elsewhere any parked task is enough, and prepare has looked for
+// one.
 func (u *unit) staysBehind(at lineKind, place uint64) bool {
 	if !u.q.guardsFronts() {
 		return u.q.putsBehind && (u.behind[at] || u.head.hasParked(at))
@@ -156,7 +156,7 @@ func (u *unit) staysBehind(at lineKind, place uint64) bool {
 	return last != nil && last.Place < place
 }
 
-// notePut notes whether a task that was put is parked, for those that are put next.
+// notePut notes whether a put task is parked, for the next puts.
 func (u *unit) notePut(r *Row, behind bool) {
 	if !u.q.putsBehind || u.q.guardsFronts() {
 		return
@@ -170,7 +170,7 @@ func (u *unit) notePut(r *Row, behind bool) {
 	u.behind[r.lineKind()], u.q.behind[r.lineKind()] = behind, behind
 }
 
-// setFront gives a task that is known a turn, and writes it if it is not so already.
+// setFront gives a known task a turn and a place in its line, and writes it if that changes it.
 func (u *unit) setFront(known *Row, to account.Account, front Front) {
 	is, blocked := front != Parked && u.isFirst(known), u.blocked(known.Key)
 	if known.turn() == to && known.Front == front &&
@@ -182,28 +182,29 @@ func (u *unit) setFront(known *Row, to account.Account, front Front) {
 	r.Front = front
 	u.show(&r, is)
 	if r.Takeable && !(known.Takeable && known.Front == front) {
-		u.canBeTaken(&r) // for others may wait for it
+		u.canBeTaken(&r) // because callers may wait for it
 	}
 	u.writeTurn(&r)
 }
 
 // restOf returns the tasks of a kind in a line, behind a place, that share its turn, and the first
-// ones that are parked, in the order of Place: one at least if there is one.
+// parked ones, in the order of Place: at least one if there is one.
 func (u *unit) restOf(at lineKind, end uint64) []*Row {
 	f := u.firsts(kindSpan(at), 0)
 	isNext := func(r *Row) bool { return r.Front == AtFront || r.Front == Parked && r.Place > end }
 	for f.more && !slices.ContainsFunc(f.rows, isNext) {
 		u.readMore(kindSpan(at), f, 0)
 	}
-	rest := slices.DeleteFunc(slices.Clone(f.rows), func(r *Row) bool { return r.Front == AtFront || r.Place <= end })
+	isBefore := func(r *Row) bool { return r.Front == AtFront || r.Place <= end }
+	rest := slices.DeleteFunc(slices.Clone(f.rows), isBefore)
 	slices.SortFunc(rest, byPlace)
 	return rest
 }
 
-// isNext reports whether a task that was found is the next one of its key. One that shares a turn
-// may have one that its line has no more, and may be Takeable though its key is blocked: to change
-// it at once would be a write for each kind whenever a task of the key is taken. So whoever finds
-// it does that, and looks again.
+// isNext reports whether a task that a take has found is the next one of its key. A task that
+// shares a turn may have an old one, and may be Takeable although its key is blocked: to correct
+// that at once would take a write for each kind whenever a task of the key is taken. So isNext
+// corrects it, and the take looks again.
 func (u *unit) isNext(r *Row) bool {
 	if r.Front != Shares {
 		return true
@@ -227,23 +228,24 @@ func (u *unit) isNext(r *Row) bool {
 	return false
 }
 
-// isFirst reports whether no line of a key before that of a task has one of its kind. Where keys
-// are not blocked all the time that does not matter: see above.
+// isFirst reports whether no earlier line of a task's key has a task of its kind. Where keys are
+// not blocked all the time that does not matter: see above.
 func (u *unit) isFirst(r *Row) bool {
-	if !u.q.limitsInFlight || r.Priority == 0 || u.firsts(keySpan(r.Key), 1).rows[0].Priority == r.Priority {
+	if !u.q.limitsInFlight || r.Priority == 0 ||
+		u.firsts(keySpan(r.Key), 1).rows[0].Priority == r.Priority {
 		return true
 	}
 	return u.firstOfKind(r.Key, r.Kind).Priority == r.Priority
 }
 
-// show has a task Takeable, if its key is not blocked, or not.
+// show sets whether a task is Takeable, or would be but for its blocked key.
 func (u *unit) show(r *Row, is bool) {
 	blocked := u.blocked(r.Key)
 	r.Takeable, r.Hidden = is && !blocked, is && blocked
 }
 
-// countFront has the row of a key written whenever the front of a line may have changed, and be
-// there as long as there is a front, where a put that stays behind it relies on that: see
+// countFront makes the transaction write the row of a key whenever the front of a line may have
+// changed, and keep it while there is a front, where a Put that stays behind relies on that: see
 // staysBehind.
 func (u *unit) countFront(key string) {
 	if u.q.guardsFronts() {
@@ -254,7 +256,7 @@ func (u *unit) countFront(key string) {
 	}
 }
 
-// blockFronts hides or shows up to n tasks at the fronts of a key that are not as they must be.
+// blockFronts hides or shows up to n tasks at the fronts of a key that was blocked or freed.
 func (u *unit) blockFronts(w *work, n int) (done bool) {
 	key := string(w.Name)
 	u.readKeys(key)
@@ -268,13 +270,13 @@ func (u *unit) blockFronts(w *work, n int) (done bool) {
 	return done && len(u.firsts(wrong, 1).rows) == 0
 }
 
-// showKind hides or shows up to n tasks of a kind at the front of a line, if they are not as they
-// must be.
+// showKind hides or shows up to n tasks of a kind at the front of a line that has become, or is no
+// longer, the first of its key with that kind.
 func (u *unit) showKind(w *work, n int) (done bool) {
 	at := lineKind{Line{string(w.Name), int(w.Place[0])}, string(w.Kind)}
 	front, _, _ := u.line(at.Line)
 	var wrong []*Row
-	// Of these the first one may share a turn.
+	// The first task of the kind may share a turn.
 	for _, r := range append(front, u.firsts(kindSpan(at), 1).rows...) {
 		now := *r
 		u.show(&now, u.isFirst(r))
@@ -285,13 +287,14 @@ func (u *unit) showKind(w *work, n int) (done bool) {
 			wrong = append(wrong, &now)
 		}
 	}
-	slices.SortFunc(wrong, byPlace) // one may be there twice
+	slices.SortFunc(wrong, byPlace) // a task may be there twice
 	wrong = slices.CompactFunc(wrong, func(a, b *Row) bool { return a.ID == b.ID })
-	return u.each(wrong[:min(n, len(wrong))], func(r *Row) { u.setTakeable(r, r.Takeable) }) && len(wrong) <= n
+	some := wrong[:min(n, len(wrong))]
+	return u.each(some, func(r *Row) { u.setTakeable(r, r.Takeable) }) && len(wrong) <= n
 }
 
-// park goes through the next n tasks of a queue that has had no fronts. Of each line the first ready
-// task keeps its turn, and so do those that were handed back. The others lose theirs.
+// park goes through the next n tasks of a queue that has had no fronts. In each line the first
+// ready task keeps its turn, and so do tasks that were handed back. The others lose their turns.
 func (u *unit) park(w *work, n int) (done bool) {
 	return u.eachOf(must(u.v.Rows(w.page(n))), n, func(r *Row) {
 		if w.pass(r) {
@@ -311,7 +314,7 @@ func (u *unit) park(w *work, n int) (done bool) {
 	})
 }
 
-// setTakeable makes a task one that can be taken, or hides it, and writes it.
+// setTakeable makes a task Takeable, or hides it, and writes it.
 func (u *unit) setTakeable(r *Row, takeable bool) {
 	if takeable {
 		u.canBeTaken(r)
@@ -320,7 +323,7 @@ func (u *unit) setTakeable(r *Row, takeable bool) {
 	u.writeTurn(r)
 }
 
-// writeTurn writes a task that has another turn, or is hidden or shown.
+// writeTurn writes a task with a new turn, or one that was hidden or shown.
 func (u *unit) writeTurn(r *Row) {
 	u.update(r)
 	u.moved[r.ID] = r

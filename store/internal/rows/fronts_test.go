@@ -18,8 +18,8 @@ import (
 )
 
 // Calls that share a transaction, and what it remembers, come to the same as calls that each have
-// one of their own. storetest.Compare cannot show that: it makes one call at a time, as it must know
-// what has come of one before it can choose the next.
+// one of their own. storetest.Compare cannot show that: it makes one call at a time, as it must
+// know what has come of one before it can choose the next.
 func TestTogether(t *testing.T) {
 	seeds := uint64(20)
 	if testing.Short() {

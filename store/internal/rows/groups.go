@@ -26,7 +26,8 @@ func (u *unit) startGroup(name string, cancel bool) error {
 	return nil
 }
 
-// beginGroup starts or cancels the next n of the tasks that are in a group when that happens to it.
+// beginGroup starts or cancels the next n of the tasks that are in a group when that happens to
+// it.
 func (u *unit) beginGroup(w *work, n int) (done bool) {
 	name := string(w.Name)
 	cancel := u.group(name).Cancelled
@@ -86,7 +87,8 @@ func (u *unit) endTasks(w *work, n int) (done bool) {
 	})
 }
 
-// deleteGroup deletes the next n tasks of a group of which the row is gone, so nothing comes of it.
+// deleteGroup deletes the next n tasks of a group of which the row is gone, so nothing comes of
+// it.
 func (u *unit) deleteGroup(w *work, n int) (done bool) {
 	u.purges = true
 	defer func() { u.purges = false }()

@@ -220,8 +220,8 @@ func TestOtherQueuesGoOn(t *testing.T) {
 	})
 }
 
-// Of a transaction that the caller commits, the process counts and tells nothing, but what is due then
-// and who waits finds it.
+// Of a transaction that the caller commits, the process counts and tells nothing, but what is due
+// then and who waits finds it.
 func TestCommittedByCaller(t *testing.T) {
 	eachDB(t, func(t *testing.T, db *rowstest.DB, q queue) {
 		q.put("a1")

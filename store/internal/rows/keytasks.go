@@ -6,12 +6,12 @@ import (
 	"slices"
 )
 
-// span is the ready tasks of a key that begin alike in one of the indexes of lines.
+// span has the ready tasks of a key with a common prefix in one of the indexes of lines.
 type span struct {
 	index     Index
 	fields    int // of the prefix
 	key, kind string
-	n         int64 // the priority, or of TaskShown whether they are Takeable
+	n         int64 // the priority, or, in TaskShown, whether they are Takeable
 }
 
 func keySpan(key string) span      { return span{TaskPlace, 1, key, "", 0} }
@@ -54,37 +54,37 @@ func (s span) order(a, b *Row) int {
 	return cmp.Compare(a.ID, b.ID)
 }
 
-// firsts is what is known of a span. The invariant: it is what a read of the database would find
-// now. So all that is written is noted here too (see unit.write). Nobody else can write these
-// tasks meanwhile: the head is not kept if others have written anything, and within a transaction
-// the queue is entered exclusively, or with Traits.Optimistic whoever changes a task also writes
-// the row of its key, unless it only puts one behind all others (see staysBehind).
+// firsts has the known tasks of a span. The invariant: they are the result of a read of the
+// database now. So each write is noted here too (see unit.write). Others cannot write these tasks:
+// the head is not kept if others have written, and within a transaction the queue is entered
+// exclusively, or, with Traits.Optimistic, each change of a task also writes the row of its key,
+// unless it only puts a task behind all others (see staysBehind).
 //
-// There may be very many tasks, and only the first ones matter. No unknown one is between those
-// that are known. So one that comes after the last one is left out if more is true.
+// There may be very many tasks, and only the first ones matter. No unknown task is between known
+// ones. So a task behind the last known one is left out if more is true.
 type firsts struct {
 	rows []*Row
-	more bool // there may be others behind them
+	more bool // there may be further tasks behind them
 }
 
-// firstsRead is how many tasks of a span are read at first.
+// firstsRead is the number of tasks that the first read of a span reads.
 const firstsRead = 4
 
-// moreRead is how many more are read when these are used up.
+// moreRead is the number of further tasks that the next read reads.
 const moreRead = 16
 
-// maxKnownKeys is of how many keys the tasks are remembered at most.
+// maxKnownKeys is the greatest number of keys in the cache.
 const maxKnownKeys = 1 << 12
 
-// lineKind is where a task queues, with its kind.
+// lineKind is a line and a kind.
 type lineKind struct {
 	Line
 	kind string
 }
 
-// prepare reads what the calls of a transaction will ask for. It comes before all that is written,
-// so a driver that has read the ranges of the Plan need not know what becomes of them: from now on
-// that is up to what is cached here.
+// prepare makes the planned reads of the calls of a transaction. It comes before all writes, so a
+// driver that has read the ranges of the Plan need not keep them up to date: from now on the cache
+// has the rows.
 func (u *unit) prepare() {
 	for _, l := range u.plan.Lines {
 		u.account(l, 0)
@@ -95,7 +95,7 @@ func (u *unit) prepare() {
 	u.readKeys(u.plan.Keys...)
 	u.readFronts(false, u.plan.Fronts...)
 	if u.q.store.traits.Exclusive {
-		return // there each read costs the same, now or later
+		return // reading ahead saves nothing there
 	}
 	if ids := u.plan.unread(u.head); len(ids) > 0 {
 		for _, id := range ids {
@@ -132,7 +132,7 @@ func (u *unit) prepare() {
 	u.readFor(u.plan.Take > 0, rows)
 }
 
-// readFor reads what is asked for when some tasks go, or become ready.
+// readFor reads the rows that changes of some tasks will need.
 func (u *unit) readFor(payload bool, rows []*Row) {
 	if !u.q.byKey() {
 		return
@@ -148,17 +148,17 @@ func (u *unit) readFor(payload bool, rows []*Row) {
 	}
 }
 
-// readKeys reads the rows of keys that are not known yet.
+// readKeys reads the rows of unknown keys.
 func (u *unit) readKeys(keys ...string) { u.fetch(u.head.unknownKeys(keys), nil, false) }
 
-// readFronts reads the rows of the keys of some lines that are not known yet, and the first tasks
-// there, of some kinds.
+// readFronts reads the unknown rows of the keys of some lines, and the first tasks of these lines
+// and kinds.
 func (u *unit) readFronts(payload bool, at ...lineKind) {
 	keys, spans := u.head.unknownFronts(u.q, at)
 	u.fetch(keys, spans, payload)
 }
 
-// unknownKeys returns those of some keys whose rows are not known.
+// unknownKeys returns the keys whose rows are unknown.
 func (h *Head) unknownKeys(keys []string) (unknown []string) {
 	for _, key := range keys {
 		if h.keys[key] == nil {
@@ -169,7 +169,7 @@ func (h *Head) unknownKeys(keys []string) (unknown []string) {
 	return slices.Compact(unknown)
 }
 
-// unknownFronts returns what is not known of what readFronts reads.
+// unknownFronts returns the keys and spans that readFronts must read.
 func (h *Head) unknownFronts(q *queue, all []lineKind) (keys []string, spans []span) {
 	for _, at := range all {
 		keys = append(keys, at.Key)
@@ -189,12 +189,12 @@ func (h *Head) unknownFronts(q *queue, all []lineKind) (keys []string, spans []s
 	return h.unknownKeys(keys), spans
 }
 
-// unknownPuts returns those of some puts where no task is known to be parked.
+// unknownPuts returns the puts for whose lines and kinds no parked task is known.
 func (h *Head) unknownPuts(puts []lineKind) []lineKind {
 	return slices.DeleteFunc(slices.Clone(puts), func(at lineKind) bool { return h.hasParked(at) })
 }
 
-// hasParked reports whether a task of a kind is known to be parked in a line.
+// hasParked reports whether a parked task of a kind is known in a line.
 func (h *Head) hasParked(at lineKind) bool {
 	f := h.readyTasks[at.Key][kindSpan(at)]
 	return f != nil && slices.ContainsFunc(f.rows, func(r *Row) bool { return r.Front == Parked })
@@ -234,7 +234,7 @@ func (u *unit) fetch(keys []string, spans []span, payload bool) {
 	}
 }
 
-// note notes the first tasks of some spans, as they were read.
+// note notes the first tasks of some spans after a read.
 func (u *unit) note(of *Range, found []*Row) {
 	for _, r := range found {
 		u.noteLarge(r)
@@ -260,7 +260,7 @@ func (u *unit) spansIn(of *Range, r *Row) func(func(span, *firsts) bool) {
 	}
 }
 
-// frontRanges returns what fetch reads.
+// frontRanges returns the ranges that fetch reads.
 func frontRanges(keys []string, spans []span, payload bool) (ranges []Range) {
 	if len(keys) > 0 {
 		ranges = append(ranges, KeyRange(keys))
@@ -290,7 +290,7 @@ func eachOnce(prefixes []Tuple) []Tuple {
 	return slices.CompactFunc(prefixes, func(a, b Tuple) bool { return a.Compare(b) == 0 })
 }
 
-// firsts returns what is known of a span: n tasks at least, if there are so many.
+// firsts returns the known tasks of a span: at least n, if it has that many.
 func (u *unit) firsts(s span, n int) *firsts {
 	if u.head.readyTasks[s.key][s] == nil {
 		u.fetch(nil, []span{s}, u.readsPayload())
@@ -302,7 +302,7 @@ func (u *unit) firsts(s span, n int) *firsts {
 	return f
 }
 
-// readMore reads more tasks of a span than are known, n at least.
+// readMore reads further tasks of a span, so that at least n are known.
 func (u *unit) readMore(s span, f *firsts, n int) {
 	n = max(n, 2*len(f.rows), len(f.rows)+moreRead)
 	r := FirstRange(s.index, []Tuple{s.prefix()}, n, u.readsPayload())
@@ -314,11 +314,11 @@ func (u *unit) readMore(s span, f *firsts, n int) {
 	}
 }
 
-// readsPayload reports whether tasks that come to the front are read with their payloads: they may
-// be taken in the same transaction.
+// readsPayload reports whether tasks that come to the front are read with their payloads, because
+// this transaction may take them.
 func (u *unit) readsPayload() bool { return u.plan.Take > 0 && !u.q.store.traits.Exclusive }
 
-// addReady notes a task that is ready. It must not be known yet.
+// addReady notes a ready task, which must not be known yet.
 func (h *Head) addReady(r *Row) {
 	for _, s := range spansOf(r) {
 		f := h.readyTasks[r.Key][s]
@@ -327,7 +327,7 @@ func (h *Head) addReady(r *Row) {
 		}
 		n := len(f.rows)
 		if f.more && (n == 0 || s.order(r, f.rows[n-1]) > 0) {
-			continue // it may not be the next one: others that are not known may come before it
+			continue // unknown tasks may come before it
 		}
 		at, _ := slices.BinarySearchFunc(f.rows, r, s.order)
 		f.rows = slices.Insert(f.rows, at, r)
@@ -358,8 +358,8 @@ func (h *Head) forgetReady(r *Row) {
 
 func byPlace(a, b *Row) int { return cmp.Compare(a.Place, b.Place) }
 
-// line returns the tasks of a line that have turns of their own, which of these has that of the line,
-// nil if none has, and the first of the others. They are in the order of Place.
+// line returns the tasks of a line that have turns of their own; the one of these with the turn of
+// the line, nil if there is none; and the first other tasks. They are in the order of Place.
 func (u *unit) line(l Line) (front []*Row, first *Row, rest []*Row) {
 	s := lineSpan(l)
 	f := u.firsts(s, 0)
@@ -373,7 +373,8 @@ func (u *unit) line(l Line) (front []*Row, first *Row, rest []*Row) {
 	return f.rows[:n:n], first, f.rows[n:]
 }
 
-// firstOfKind returns a task of a kind in the first line of a key that has any, nil if none has.
+// firstOfKind returns a task of a kind in the first line of a key with such tasks, nil if there is
+// none.
 func (u *unit) firstOfKind(key, kind string) *Row {
 	if all := u.firsts(keySpan(key), 1); len(all.rows) == 0 {
 		return nil
@@ -381,8 +382,8 @@ func (u *unit) firstOfKind(key, kind string) *Row {
 	return append(u.firsts(ofKind(key, kind), 1).rows, nil)[0]
 }
 
-// withCurrentTurn returns a row with the turn that it has by now: updateFront may have given it
-// another one since it was read.
+// withCurrentTurn updates the turn of a row: updateFront may have given it another one since it
+// was read.
 func (u *unit) withCurrentTurn(r *Row) *Row {
 	if now := u.moved[r.ID]; now != nil {
 		r.Takeable, r.Hidden = now.Takeable, now.Hidden

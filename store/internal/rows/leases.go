@@ -34,7 +34,8 @@ func (b *backend) Take(ctx context.Context, by *driver.Taker, into []driver.Reco
 // maxLooks is how often a take looks for tasks at most, if all that there are are left to others.
 const maxLooks = 8
 
-// leftToOthers tells whether nothing was taken because other processes probably take what there is.
+// leftToOthers tells whether nothing was taken because other processes probably take what there
+// is.
 func (u *unit) leftToOthers(f Filter) bool {
 	return u.q.limitsInFlight && u.q.store.traits.Optimistic && !u.plan.Exclusive &&
 		!u.stopped() && must(u.v.AnyReady(f))
@@ -101,8 +102,8 @@ func (b *backend) TakeID(ctx context.Context, consumer driver.Handle, id driver.
 	return record, err
 }
 
-// poll has those who wait from now on look for what others do. A lease that others have taken before
-// may end before the first poll, so its end is read now.
+// poll has those who wait from now on look for what others do. A lease that others have taken
+// before may end before the first poll, so its end is read now.
 func (u *unit) poll() {
 	if u.q.pollAt.Load() == 0 {
 		u.schedule(must(u.v.Times(u.keysWait())).Wake)
@@ -125,11 +126,11 @@ func (b *backend) Settle(ctx context.Context, lease driver.Lease, how driver.Set
 	return state, err
 }
 
-// SettleAndTakeOne implements [driver.Backend]. Once the task is settled the call has happened, and
-// must not fail because nothing can be taken: who is told that it failed would settle again. So an
-// error of the take, whose consumer may be over, is dropped; the next Take returns it. If the
-// settling has left work to other transactions, nothing can be taken before that is done, so the
-// take has one of its own.
+// SettleAndTakeOne implements [driver.Backend]. Once the task is settled the call has happened,
+// and must not fail because nothing can be taken: who is told that it failed would settle again.
+// So an error of the take, whose consumer may be over, is dropped; the next Take returns it. If
+// the settling has left work to other transactions, nothing can be taken before that is done, so
+// the take has one of its own.
 func (b *backend) SettleAndTakeOne(
 	ctx context.Context, lease driver.Lease, how driver.Settlement, by *driver.Taker,
 ) (state driver.State, next driver.Attempt, err error) {
@@ -167,7 +168,7 @@ func (b *backend) Touch(ctx context.Context, lease driver.Lease, d time.Duration
 			}
 			t := u.life(r)
 			if t.Touch(d, &u.stats) {
-				r.learnFrom(t)
+				r.copyFrom(t)
 				r.Wake = r.Until
 				u.update(r)
 				u.event(driver.EventTouch, r, u.now, 0)

@@ -11,7 +11,7 @@ import (
 
 // put puts a task.
 func (u *unit) put(n *driver.New) (driver.ID, error) {
-	payload, err := u.payload(n.Payload)
+	payload, err := u.checkPayload(n.Payload)
 	if err != nil {
 		return 0, err
 	}
@@ -40,7 +40,7 @@ func (u *unit) put(n *driver.New) (driver.ID, error) {
 	}
 	u.stats.Puts++
 	state := t.Put(n, u.now)
-	r.learnFrom(t)
+	r.copyFrom(t)
 	u.set(r, state)
 	behind := r.State == driver.Ready && u.staysBehind(r.lineKind(), r.Place)
 	u.insert(r)
@@ -58,7 +58,7 @@ func (u *unit) put(n *driver.New) (driver.ID, error) {
 	return driver.ID(r.ID), nil
 }
 
-// replace puts a task in the place of the one with its unique key.
+// replace puts a task in the place of the task with its unique key.
 func (u *unit) replace(r *Row, n *driver.New) (driver.ID, error) {
 	if n.Replace {
 		u.needExclusive()
@@ -72,7 +72,8 @@ func (u *unit) replace(r *Row, n *driver.New) (driver.ID, error) {
 	}
 	r.TTR, r.MaxAttempts, r.Cost = n.TTR, n.MaxAttempts, n.Cost
 	r.Deadline, r.Metadata = deadline(n.Deadline), encodeMetadata(n.Metadata)
-	if err := u.amend(r, t, &driver.Amendment{Priority: &n.Priority, Payload: &n.Payload}, f); err != nil {
+	a := &driver.Amendment{Priority: &n.Priority, Payload: &n.Payload}
+	if err := u.amend(r, t, a, f); err != nil {
 		return 0, err
 	}
 	if r.isDue(u.now) { // its deadline was over
@@ -81,11 +82,14 @@ func (u *unit) replace(r *Row, n *driver.New) (driver.ID, error) {
 	return driver.ID(r.ID), nil
 }
 
-// payload returns one that is to be written.
-func (u *unit) payload(of any) ([]byte, error) {
+// checkPayload returns a payload, or an error if it is too long.
+func (u *unit) checkPayload(of any) ([]byte, error) {
 	payload, _ := of.([]byte)
 	if most := u.q.store.options.MaxPayload; len(payload) > most {
-		return nil, &driver.FieldError{Field: "the length of the payload", Value: len(payload), Limit: fmt.Sprintf("%d bytes at most", most)}
+		return nil, &driver.FieldError{
+			Field: "the length of the payload", Value: len(payload),
+			Limit: fmt.Sprintf("%d bytes at most", most),
+		}
 	}
 	return payload, nil
 }
@@ -93,13 +97,14 @@ func (u *unit) payload(of any) ([]byte, error) {
 func (u *unit) newRow(n *driver.New, payload []byte) *Row {
 	id := u.number()
 	return &Row{
-		ID: id, Key: n.Key, Kind: n.Kind, UniqueKey: n.UniqueKey, Group: n.Group, Role: n.Role, Priority: n.Priority, Weight: n.Weight, Cost: n.Cost,
-		Payload: payload, TTR: n.TTR, MaxAttempts: n.MaxAttempts, Created: u.now, Deadline: deadline(n.Deadline), Metadata: encodeMetadata(n.Metadata),
-		Place: id,
+		ID: id, Key: n.Key, Kind: n.Kind, UniqueKey: n.UniqueKey, Group: n.Group, Role: n.Role,
+		Priority: n.Priority, Weight: n.Weight, Cost: n.Cost, Payload: payload, TTR: n.TTR,
+		MaxAttempts: n.MaxAttempts, Created: u.now, Deadline: deadline(n.Deadline),
+		Metadata: encodeMetadata(n.Metadata), Place: id,
 	}
 }
 
-// set puts a task into a state. It is not written yet.
+// set puts a task into a state, and does not write it.
 func (u *unit) set(r *Row, state driver.State) {
 	if r.State == driver.Taken {
 		u.leaseEnds(r.ID, r.Since)
@@ -117,10 +122,10 @@ func (u *unit) set(r *Row, state driver.State) {
 
 // take takes the first task that passes the filter; nil if there is none.
 //
-// The order is: its round becomes the one being served, before the next task of the line gets a
-// turn, which depends on it; the lease is written, before updateFront looks at the line, for the
-// task is no part of it any more; a gap behind it is closed last, as the task that moves up comes
-// after the one that was taken.
+// The order of its steps matters. First the task's round becomes the round being served, because
+// the next turn of the line depends on it. Then the lease is written, before updateFront reads the
+// line, because the task is no longer a part of it. The gap behind the task is closed last,
+// because the task that moves up comes behind it.
 func (u *unit) take(c *ownConsumer, f Filter, wanted int) *Row {
 	r := u.next(f, wanted)
 	if r == nil {
@@ -138,15 +143,15 @@ func (u *unit) take(c *ownConsumer, f Filter, wanted int) *Row {
 	return r
 }
 
-// next returns the task that is to be taken next; nil if there is none, or none before work is done
-// that is left: tasks may still seem to be takeable that are not.
+// next returns the next task to take; nil if there is none, or if work is left, because until that
+// is done tasks may wrongly be Takeable.
 func (u *unit) next(f Filter, wanted int) *Row {
 	u.closeGaps()
 	for !u.stopped() && !u.workLeft() {
 		switch r := u.ready(f, wanted); {
 		case r == nil || !r.isDue(u.now) && u.isNext(r):
 			return r
-		case r.isDue(u.now): // it has expired, but there were too many to be handled before
+		case r.isDue(u.now): // it has expired, but too many were due before
 			u.fire(r)
 		}
 	}
@@ -158,11 +163,11 @@ func (u *unit) grant(r *Row, c *ownConsumer) {
 	r.State, r.Takeable, r.Consumer, r.Since = driver.Taken, false, c.number, u.number()
 	t := u.life(r)
 	t.Take(u.now)
-	r.learnFrom(t)
+	r.copyFrom(t)
 	r.Wake = t.Wake(driver.Taken)
 	u.schedule(r.Wake)
 	if r.Wake != 0 && r.Wake < life.Plus(u.now, u.q.store.options.Poll) {
-		u.changed = true // others that wait poll too seldom to see in time when the lease ends
+		u.changed = true // waiting processes poll too rarely to see the end of the lease in time
 	}
 	u.write(r)
 	u.charge(r, (*life.Wait).Spend)
@@ -180,7 +185,7 @@ func (u *unit) grant(r *Row, c *ownConsumer) {
 	u.event(driver.EventTake, r, u.now, 0)
 }
 
-// takeID takes a task by its id. It takes no turn: its own is left to those behind it.
+// takeID takes a task by its id. It uses no turn: it leaves its own to the tasks behind it.
 func (u *unit) takeID(h driver.Handle, id uint64) (*Row, error) {
 	c, err := u.ownConsumer(h)
 	if err != nil {
@@ -191,7 +196,7 @@ func (u *unit) takeID(h driver.Handle, id uint64) (*Row, error) {
 		return nil, driver.ErrNotFound
 	}
 	payload := must(u.v.Get(id, true)).Payload
-	u.endWait(r.Key) // there may have been too much that was due
+	u.endWait(r.Key) // too many changes may have been due
 	if u.q.settings.Rate.Limit > 0 {
 		u.endWait(allKeys)
 	}
@@ -207,7 +212,7 @@ func (u *unit) takeID(h driver.Handle, id uint64) (*Row, error) {
 	r.Payload = payload
 	turn := u.leave(r)
 	u.newTurn(r)
-	// First it is put aside: of one that gets from Ready to Taken less is written.
+	// Held comes first, because a row that changes from Ready to Taken is not written as a whole.
 	r.State, r.Takeable = driver.Held, false
 	u.update(r)
 	u.grant(r, c)
@@ -215,14 +220,14 @@ func (u *unit) takeID(h driver.Handle, id uint64) (*Row, error) {
 	return r, nil
 }
 
-// leased returns the task of a lease, nil if it is lost. A lease has a number of its own, so one
-// that was lost stays lost when the same consumer has taken the task again.
+// leased returns the task of a lease, nil if it is lost. A lease has a number of its own, so a
+// lost lease stays lost when the same consumer has taken the task again.
 func (u *unit) leased(lease driver.Lease) *Row {
 	r := u.head.taken[uint64(lease.ID)]
 	if r == nil || u.needsPayload() && r.Payload == nil {
 		r = u.find(uint64(lease.ID))
 	}
-	delete(u.head.taken, uint64(lease.ID)) // for what is returned is changed
+	delete(u.head.taken, uint64(lease.ID)) // because the caller changes the row
 	if r != nil && r.Group != "" {
 		u.needGroup()
 	}
@@ -259,8 +264,8 @@ func (u *unit) settle(lease driver.Lease, how *driver.Settlement) (driver.State,
 	return f.State, nil
 }
 
-// end tells how a task has ended, here and to others, if it has a unique key.
-func (u *unit) end(r *Row, how Outcome) {
+// writeOutcome stores and reports the outcome of a task with a unique key.
+func (u *unit) writeOutcome(r *Row, how Outcome) {
 	if r.UniqueKey != "" {
 		o := how
 		o.UniqueKey, o.ID, o.Until = r.UniqueKey, r.ID, life.Plus(u.now, u.q.settings.Retention)
@@ -270,10 +275,10 @@ func (u *unit) end(r *Row, how Outcome) {
 	}
 }
 
-// leave is called before a task leaves its state otherwise than by Take. It returns the turn that
-// it leaves to its line. Where there are fronts the next task gets it at once, by updateFront;
-// otherwise there is a gap, which is closed when all calls have been made. What is cached of the
-// line's last turn may be too late now.
+// leave is called before a task leaves its state, except by Take. It returns the turn that the
+// task leaves to its line. In a queue with fronts updateFront gives it to the next task at once;
+// otherwise there is a gap, which is closed after all calls. The cached account of the line may be
+// too late now, so leave deletes it.
 func (u *unit) leave(r *Row) (turn account.Account) {
 	if r.Was != driver.Ready {
 		return turn
@@ -282,17 +287,18 @@ func (u *unit) leave(r *Row) (turn account.Account) {
 	if r.Round == 0 || r.Returned || r.Front == Shares {
 		return turn
 	}
-	delete(u.head.accounts, r.line()) // it may have been the last one
+	delete(u.head.accounts, r.line()) // it may have been the last task of its line
 	if !u.q.frontsOnly && !u.purges {
 		u.leaveGap(r)
 	}
 	return r.turn()
 }
 
-// gone removes a task. Its outcome and history are written in the same transaction, so whoever asks
-// finds either the task or what has become of it. The group comes last: its end may remove others.
-func (u *unit) gone(r *Row, why driver.EventType, now int64, lease uint64, o Outcome) {
-	if r.Payload == nil && u.needsPayload() { // it was read where many are read of which few go
+// forget removes a task. It writes the outcome and the history in the same transaction, so a
+// caller finds either the task or its outcome. The group comes last, because its end may remove
+// other tasks.
+func (u *unit) forget(r *Row, why driver.EventType, now int64, lease uint64, o Outcome) {
+	if r.Payload == nil && u.needsPayload() { // some reads leave out payloads
 		if known := must(u.v.Get(r.ID, true)); known != nil {
 			r.Payload = known.Payload
 		}
@@ -307,7 +313,7 @@ func (u *unit) gone(r *Row, why driver.EventType, now int64, lease uint64, o Out
 	turn := u.leave(r)
 	u.remove(r)
 	u.updateFront(r, left, turn)
-	u.end(r, o)
+	u.writeOutcome(r, o)
 	u.addHistory(r, &o)
 	u.changed = u.changed || u.mattersToOthers(r)
 	if r.Group != "" {
@@ -315,14 +321,14 @@ func (u *unit) gone(r *Row, why driver.EventType, now int64, lease uint64, o Out
 	}
 }
 
-// mattersToOthers tells whether other processes may wait for the end of a task. They do not if it
-// was taken here, unless somebody asks by its unique key, or its group or key may go on without it.
+// mattersToOthers reports whether other processes may wait for the end of a task. They do not if
+// it was taken here, unless it has a unique key, or its group or key may go on without it.
 func (u *unit) mattersToOthers(r *Row) bool {
 	_, here := u.q.names[r.Consumer]
 	return r.Was != driver.Taken || !here || r.UniqueKey != "" || r.Group != "" || u.q.frontsOnly
 }
 
-// fire makes happen what is due for a task.
+// fire makes the due change of a task.
 func (u *unit) fire(r *Row) {
 	t, at := u.life(r), r.Wake
 	u.applyTransition(r, t, t.Due(at, &u.stats), at)
@@ -334,12 +340,13 @@ func (u *unit) delete(r *Row, outcome error, now int64) {
 	u.applyTransition(r, t, t.Delete(outcome, &u.stats), now)
 }
 
-// life returns what the rules must know of a task. It is good until the next call.
+// life returns a task for package life. It is valid until the next call.
 func (u *unit) life(r *Row) *life.Task {
 	t := &u.lifeOf.Task
 	*t = life.Task{
-		State: r.State, Untried: r.Untried, Attempts: int32(r.Attempts), MaxAttempts: int32(r.MaxAttempts), TTR: r.TTR,
-		ReadyAt: r.ReadyAt, Until: r.Until, Expires: r.Expires, Rare: &u.lifeOf.rare,
+		State: r.State, Untried: r.Untried, Attempts: int32(r.Attempts),
+		MaxAttempts: int32(r.MaxAttempts), TTR: r.TTR, ReadyAt: r.ReadyAt, Until: r.Until,
+		Expires: r.Expires, Rare: &u.lifeOf.rare,
 	}
 	*t.Rare = life.Rare{Err: r.Err, Role: r.Role, End: r.end()}
 	if r.Group != "" {
@@ -348,8 +355,7 @@ func (u *unit) life(r *Row) *life.Task {
 	return t
 }
 
-// end returns the time of the deadline, 0 if there is none. One that was over when the task was put
-// is when that was.
+// end returns the time of the deadline, at least that of the Put, 0 if there is none.
 func (r *Row) end() int64 {
 	if r.Deadline == 0 {
 		return 0
@@ -357,12 +363,13 @@ func (r *Row) end() int64 {
 	return max(nanos(r.Deadline), r.Created)
 }
 
-// learnFrom takes over what the rules have changed.
-func (r *Row) learnFrom(t *life.Task) {
-	r.Untried, r.Attempts, r.ReadyAt, r.Until, r.Expires, r.Err = t.Untried, int(t.Attempts), t.ReadyAt, t.Until, t.Expires, t.Err
+// copyFrom copies the fields that package life has changed.
+func (r *Row) copyFrom(t *life.Task) {
+	r.Untried, r.Attempts, r.Err = t.Untried, int(t.Attempts), t.Err
+	r.ReadyAt, r.Until, r.Expires = t.ReadyAt, t.Until, t.Expires
 }
 
-// groupOf is the group of a task, which is read when the rules ask for it.
+// groupOf is the group of a task, which is read when package life needs it.
 type groupOf struct {
 	*unit
 	name string
@@ -377,9 +384,9 @@ func (g *groupOf) Values() *life.Group {
 	return &g.read.Group
 }
 
-// applyTransition applies a result of package life, which knows nothing of rows, turns and caches.
+// applyTransition makes a transition of a task.
 func (u *unit) applyTransition(r *Row, t *life.Task, f life.Transition, now int64) {
-	r.learnFrom(t)
+	r.copyFrom(t)
 	lease := r.lease()
 	for _, before := range [...]driver.EventType{f.First, f.Second} {
 		if before != 0 {
@@ -391,18 +398,21 @@ func (u *unit) applyTransition(r *Row, t *life.Task, f life.Transition, now int6
 	case f.Event == 0:
 		u.update(r)
 	case f.State == 0:
-		u.gone(r, f.Event, now, lease, outcomeOf(f.Outcome))
+		u.forget(r, f.Event, now, lease, outcomeOf(f.Outcome))
 	default:
 		u.move(r, f, now, lease)
 	}
 }
 
-// amend changes a task as a caller says, and does to it what the rules say. The row is deleted and
-// put again, for a row that is there keeps its payload, and its priority as long as it waits.
-func (u *unit) amend(r *Row, t *life.Task, a *driver.Amendment, f life.Transition) (err error) {
+// amend makes the changes of a caller to a task, and the transition that follows. It deletes the
+// row and puts it again, because a Put of a row does not change its payload, nor the priority of a
+// ready task.
+func (u *unit) amend(
+	r *Row, t *life.Task, a *driver.Amendment, f life.Transition,
+) (err error) {
 	payload := []byte(nil)
 	if a.Payload != nil {
-		payload, err = u.payload(*a.Payload)
+		payload, err = u.checkPayload(*a.Payload)
 	} else {
 		payload = must(u.v.Get(r.ID, true)).Payload
 	}
@@ -417,7 +427,7 @@ func (u *unit) amend(r *Row, t *life.Task, a *driver.Amendment, f life.Transitio
 	if moves {
 		u.updateFront(r, left, turn)
 	}
-	r.learnFrom(t)
+	r.copyFrom(t)
 	if r.Payload, r.Was = payload, 0; f.Turn == life.NewPlace {
 		u.reprioritize(r, *a.Priority)
 	}
@@ -441,7 +451,7 @@ func (u *unit) amend(r *Row, t *life.Task, a *driver.Amendment, f life.Transitio
 
 // move puts a task into its next state.
 func (u *unit) move(r *Row, f life.Transition, now int64, lease uint64) {
-	if r.State == driver.Buried && r.UniqueKey != "" { // it has not ended any more
+	if r.State == driver.Buried && r.UniqueKey != "" { // it has no outcome any more
 		check(u.v.SetOutcome(&Outcome{UniqueKey: r.UniqueKey, ID: r.ID}))
 	}
 	how, turn := left, account.Account{}
@@ -464,11 +474,11 @@ func (u *unit) move(r *Row, f life.Transition, now int64, lease uint64) {
 	u.updateFront(r, how, turn)
 	u.event(f.Event, r, now, lease)
 	if f.State == driver.Buried {
-		u.end(r, outcomeOf(f.Outcome))
+		u.writeOutcome(r, outcomeOf(f.Outcome))
 	}
 }
 
-// outcomeOf returns an outcome as it is written down.
+// outcomeOf returns an outcome in its stored form.
 func outcomeOf(err error) Outcome {
 	if failed, ok := err.(*driver.Error); ok { //nolint:errorlint // it is not wrapped
 		return Outcome{Result: Failed, Err: failed}

@@ -338,8 +338,8 @@ func TestRebuild(t *testing.T) {
 	}
 }
 
-// Who reads events is told of a lease that another process has ended, also if nobody here waits for
-// a task.
+// Who reads events is told of a lease that another process has ended, also if nobody here waits
+// for a task.
 func TestLossIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := rowstest.NewDB(time.Now)
@@ -352,8 +352,8 @@ func TestLossIsTold(t *testing.T) {
 	})
 }
 
-// In a queue in which tasks keep their places, those that are delayed keep theirs when others go. A
-// key that was paused gets back one turn there too.
+// In a queue in which tasks keep their places, those that are delayed keep theirs when others go.
+// A key that was paused gets back one turn there too.
 func TestKeptPlaces(t *testing.T) {
 	everywhere(t, task.Options[string]{KeepPlace: true}, func(q queue) {
 		q.put("a1")

@@ -131,8 +131,8 @@ func TestBackWhileTakenForDead(t *testing.T) {
 	})
 }
 
-// After the database was away for longer than Grace, who is back first does not take the others for
-// dead.
+// After the database was away for longer than Grace, who is back first does not take the others
+// for dead.
 func TestAllWereAway(t *testing.T) {
 	for _, first := range []int{0, 1} {
 		synctest.Test(t, func(t *testing.T) {
@@ -286,8 +286,8 @@ type astray struct {
 
 func (a *astray) Joined(ctx context.Context) (rows.Tx, error) { return a.to.Joined(ctx) }
 
-// Who finds in a transaction of the caller's that there is no such queue, because it was dropped or
-// that is one of another database, does not keep others from hearing what happens.
+// Who finds in a transaction of the caller's that there is no such queue, because it was dropped
+// or that is one of another database, does not keep others from hearing what happens.
 func TestJoinedDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &astray{DB: rowstest.NewDB(time.Now), to: rowstest.NewDB(time.Now)}

@@ -50,10 +50,10 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// Histories that have shown faults: turns that were handed back and left to other tasks, a task that
-// was taken by its id before there were kinds, a key that was paused while its line was served, one
-// whose tasks then had turns in the same round against their order, and a task of a further kind that
-// shared a turn which its line had no more.
+// Histories that have shown faults: turns that were handed back and left to other tasks, a task
+// that was taken by its id before there were kinds, a key that was paused while its line was
+// served, one whose tasks then had turns in the same round against their order, and a task of a
+// further kind that shared a turn which its line had no more.
 func TestModelSeeds(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes many seconds with the race detector")

@@ -136,8 +136,8 @@ func TestKnowsWhatIsDue(t *testing.T) {
 	}
 }
 
-// failOnce returns how many calls of op, or of all if that is "", are to be made until one fails; 0
-// means never.
+// failOnce returns how many calls of op, or of all if that is "", are to be made until one fails;
+// 0 means never.
 func failOnce(db *rowstest.DB, op string) *atomic.Int64 {
 	left := new(atomic.Int64)
 	db.Fail(func(called string) error {
@@ -175,8 +175,8 @@ func TestLooksAgain(t *testing.T) {
 	}
 }
 
-// bystander runs a test with two processes, of which one is told of each change of the other. begun
-// returns how many transactions it has begun since the last time.
+// bystander runs a test with two processes, of which one is told of each change of the other.
+// begun returns how many transactions it has begun since the last time.
 func bystander(t *testing.T, test func(t *testing.T, busy, q queue, begun func() int64)) {
 	synctest.Test(t, func(t *testing.T) {
 		db, o := rowstest.NewDB(time.Now), task.Options[string]{Grace: time.Hour}
@@ -243,8 +243,8 @@ func TestListensSeldom(t *testing.T) {
 	})
 }
 
-// Who looks what others have done, in the transaction in which a group is cancelled, does not tell of
-// that a second time.
+// Who looks what others have done, in the transaction in which a group is cancelled, does not tell
+// of that a second time.
 func TestCancelledOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &slow{rowstest.NewDB(time.Now), make(chan struct{}, 1)}

@@ -25,8 +25,8 @@ func poolOf(t *testing.T, handler pool.Handler[*task.Task[string]], test func(db
 	})
 }
 
-// A pool that is shut down while the database is away hands back what it holds when it is shut down
-// again.
+// A pool that is shut down while the database is away hands back what it holds when it is shut
+// down again.
 func TestPoolIsShutDownAgain(t *testing.T) {
 	var away atomic.Bool
 	handler := func(context.Context, *task.Task[string]) error {

@@ -11,17 +11,17 @@ import (
 // The zero value knows nothing.
 //
 // The invariant: its rows are the first that can be taken and pass the filter, in order, and no
-// other one is between them; if all is true there are no others. So whoever changes the order moves
-// tasks in it, or forgets all of it. A task that comes after its last row is left out, because
-// unknown ones may come before it.
+// other one is between them; if all is true there are no others. So whoever changes the order
+// moves tasks in it, or forgets all of it. A task that comes after its last row is left out,
+// because unknown ones may come before it.
 type readAhead struct {
 	filter Filter
 	rows   []*Row
 	all    bool // there are no others
 }
 
-// readReady reads the first tasks that pass a filter: n, or as many as all calls of the transaction
-// want.
+// readReady reads the first tasks that pass a filter: n, or as many as all calls of the
+// transaction want.
 func (u *unit) readReady(f Filter, n int) {
 	if f.equal(u.plan.Filter) {
 		n = max(n, u.plan.Take)

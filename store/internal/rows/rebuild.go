@@ -10,9 +10,9 @@ import (
 // queue open then (see open). As with any other work nothing else happens in the queue until that
 // is done: no task can be taken before the last part, which gives the turns.
 //
-// The tasks of a line get their turns in the order of their places, and lines in the order of their
-// first tasks' places. Tasks that have used their turns (they are taken, or were handed back) come
-// before all others.
+// The tasks of a line get their turns in the order of their places, and lines in the order of
+// their first tasks' places. Tasks that have used their turns (they are taken, or were handed
+// back) come before all others.
 func (u *unit) rebuild() {
 	u.do(&work{What: forgetCounts, Dropped: true})
 	u.do(&work{What: resetTasks})
@@ -26,8 +26,8 @@ func (u *unit) recountKeys() {
 	u.do(&work{What: countTasks})
 }
 
-// forgetCounts forgets how many tasks the next n keys have. If the queue is rebuilt their buckets are
-// full again, because what they lack may have been for another rate.
+// forgetCounts forgets how many tasks the next n keys have. If the queue is rebuilt their buckets
+// are full again, because what they lack may have been for another rate.
 func (u *unit) forgetCounts(w *work, n int) (done bool) {
 	u.saveKeys() // what is paused or waits
 	keys := must(u.v.Keys().Scan(Range{Index: KeyName, From: Tuple{string(w.Name)}, Limit: n}))
@@ -89,8 +89,8 @@ func (u *unit) reset(r *Row) {
 	u.update(r)
 }
 
-// hasUsedTurn tells whether a task is taken and has used its turn. One that was taken by its id has
-// not.
+// hasUsedTurn tells whether a task is taken and has used its turn. One that was taken by its id
+// has not.
 func (r *Row) hasUsedTurn() bool {
 	return r.State == driver.Taken && r.Round != 0
 }

@@ -24,8 +24,8 @@ func (u *unit) checkRoom(n *driver.New) *fairq.FullError {
 
 // updateCrowded makes the queue count the tasks of each key as soon as one may be over its share,
 // and stops that when the queue is only half as full. So as long as there is room for everybody,
-// the rows of keys are neither read nor written; and as the two limits differ, all keys are counted
-// anew only rarely.
+// the rows of keys are neither read nor written; and as the two limits differ, all keys are
+// counted anew only rarely.
 func (u *unit) updateCrowded(counted int) {
 	s := u.q.settings
 	crowded := life.Crowded(&s.Settings, counted)

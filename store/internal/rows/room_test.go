@@ -63,7 +63,8 @@ func TestNothingServedStays(t *testing.T) {
 	})
 }
 
-// Keys are counted only while the queue is so full that one may be over its share, or half of that.
+// Keys are counted only while the queue is so full that one may be over its share, or half of
+// that.
 func TestCrowd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := rowstest.NewDB(time.Now)

@@ -151,15 +151,15 @@ func (store *Store) modeOf(s *settings) mode {
 	return m
 }
 
-// alternates reports whether each task of a key of that weight has a round to itself, after the one
-// that is served.
+// alternates reports whether each task of a key of that weight has a round to itself, after the
+// one that is served.
 func (m *mode) alternates(weight int) bool { return weight == 1 && !m.costs && !m.newcomersJoin }
 
 // byKey tells whether more is asked of each key than the last round of its lines.
 func (m *mode) byKey() bool { return m.frontsOnly || m.countsKeys }
 
-// keepsHead reports whether all who write to the queue enter it exclusively, and what is known of it
-// is worth keeping.
+// keepsHead reports whether all who write to the queue enter it exclusively, and what is known of
+// it is worth keeping.
 func (q *queue) keepsHead() bool {
 	return q.store.traits.Exclusive || q.frontsOnly && q.exclusive && !q.store.traits.Optimistic
 }
@@ -382,9 +382,9 @@ func (u *unit) open(b *backend, wanted driver.Settings) error {
 	return nil
 }
 
-// needFronts prepares the queue for tasks of a kind, or for keys that are paused or wait, once for all: from
-// now on only the fronts of lines can be taken. Otherwise a take of some kinds would have to pass
-// over all tasks of the others, and a pause would have to hide all tasks of its key.
+// needFronts prepares the queue for tasks of a kind, or for keys that are paused or wait, once for
+// all: from now on only the fronts of lines can be taken. Otherwise a take of some kinds would
+// have to pass over all tasks of the others, and a pause would have to hide all tasks of its key.
 func (u *unit) needFronts() {
 	if s, hasFronts := u.q.settings, u.q.frontsOnly; !s.Fronts {
 		u.needExclusive()
@@ -398,8 +398,8 @@ func (u *unit) needFronts() {
 	}
 }
 
-// changeSettings gives the queue other settings. If these are such that rows must be others, it has
-// all of them written anew.
+// changeSettings gives the queue other settings. If these are such that rows must be others, it
+// has all of them written anew.
 func (u *unit) changeSettings(wanted driver.Settings) {
 	was, mode, to := u.q.settings, u.q.mode, u.q.store.settings(wanted)
 	to.Fronts = was.Fronts
@@ -422,9 +422,9 @@ func (u *unit) setSettings(to settings) {
 	u.head.Settings, u.headChanged = u.q.text, true
 }
 
-// checkSettings returns an error if the queue has other settings than it was opened with here. That
-// can be only if this process was away for longer than Grace: others can change the settings of a
-// queue that nobody else has open.
+// checkSettings returns an error if the queue has other settings than it was opened with here.
+// That can be only if this process was away for longer than Grace: others can change the settings
+// of a queue that nobody else has open.
 func (b *backend) checkSettings(q *queue) error {
 	if b.wanted.AsIs || q.settings.Settings == b.wanted {
 		return nil

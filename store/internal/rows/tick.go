@@ -6,19 +6,19 @@ import (
 	"github.com/fairq/fairq/internal/life"
 )
 
-// maxDue is of how many tasks and consumers one transaction makes happen what is due.
+// maxDue is the greatest number of tasks and consumers whose due changes one transaction makes.
 const maxDue = 1000
 
-// lockedPause is how long to wait if what is due is locked by others.
+// lockedPause is the time to wait if others have locked due tasks.
 const lockedPause = 100 * time.Millisecond
 
-// advance makes happen what is due: of tasks, of keys, of consumers, and of what is kept for a time.
-// What it does not come to is due again at once, so it goes on with the next transaction. No call
-// may depend on its coming to everything: see unit.get and unit.take.
+// advance makes the due changes of tasks, keys and consumers, and deletes outcomes and history.
+// The rest is due again at once, so the next transaction goes on with it. No call may rely on
+// advance to make all due changes: see unit.get and unit.take.
 func (u *unit) advance() {
 	q := u.q
 	if q.joined || u.asIs {
-		return // in a joined one what is due for the task of the call happens anyway, see get
+		return // in a joined one get makes the due change of the call's task
 	}
 	u.renewConsumers()
 	u.checkLeases()
@@ -27,7 +27,7 @@ func (u *unit) advance() {
 	}
 	limit := u.room(maxDue)
 	if limit == 0 {
-		return // work that was left has used it up
+		return // earlier work has used it up
 	}
 	rows := must(u.v.Due(u.now, limit, u.needsPayload()))
 	left := limit - len(rows)
@@ -45,9 +45,9 @@ func (u *unit) advance() {
 			return
 		}
 	}
-	// If this process could not renew its own consumers in time, others could perhaps not either:
-	// the database was away, or a transaction of a caller's had the queue. They get time to do so
-	// before their consumers are expired.
+	// If this process could not renew its own consumers in time, others perhaps could not either: the
+	// database was away, or a transaction of a caller's had the queue. They get time to renew their
+	// consumers before these are expired.
 	if u.now >= q.noExpiryBefore {
 		left = u.expireConsumers(left)
 	}
@@ -63,14 +63,14 @@ func (u *unit) advance() {
 	if next.Deadline != 0 {
 		u.schedule(max(u.retryAt(life.Plus(next.Deadline, q.store.traits.Skew), idle), q.noExpiryBefore))
 	}
-	u.schedule(u.retryAt(u.forgetAt(next.Outcome), next.Outcome == q.outcomeUntil)) // the same one was left last time
+	wasLeft := next.Outcome == q.outcomeUntil // the last transaction could not delete it
+	u.schedule(u.retryAt(u.forgetAt(next.Outcome), wasLeft))
 	u.onCommit(func() { q.outcomeUntil = next.Outcome })
 	u.schedule(next.History)
 }
 
-// endWaits ends the waits of n keys that have waited long enough, and tells how many more it might
-// have ended, and whether it came to all that it has found. It also forgets keys whose buckets are
-// full.
+// endWaits ends up to n waits of keys that are over, and forgets keys whose buckets are full. It
+// returns how many more it could have ended, and whether it has handled all that it has found.
 func (u *unit) endWaits(n int) (left int, done bool) {
 	if n == 0 {
 		return 0, true
@@ -100,8 +100,8 @@ func (u *unit) endWaits(n int) (left int, done bool) {
 	return n - len(names), true
 }
 
-// forgetAt returns when an outcome is deleted that can be asked for until then. That may be later,
-// so it is done for many at a time.
+// forgetAt returns the time to delete an outcome that is kept until a time. It may be later, so
+// that many are deleted at once.
 func (u *unit) forgetAt(until int64) int64 {
 	if until == 0 {
 		return 0
@@ -109,8 +109,8 @@ func (u *unit) forgetAt(until int64) int64 {
 	return life.Plus(until, keepEnds+u.q.settings.Retention/4)
 }
 
-// retryAt returns when to look at something that is due at some time: then, but later if others
-// have it locked. That is so if it is due by now, and idle says that nothing has happened.
+// retryAt returns the time for a change that is due at a time: that time, but later if others have
+// locked its rows. They have if it is due already, and idle reports that nothing was changed.
 func (u *unit) retryAt(at int64, idle bool) int64 {
 	if idle && at != 0 && at <= u.now {
 		return life.Plus(u.now, lockedPause)
@@ -118,7 +118,7 @@ func (u *unit) retryAt(at int64, idle bool) int64 {
 	return at
 }
 
-// reread returns a row as it is by now, if something that happened before may have changed it.
+// reread reads a row again if an earlier change may have changed it.
 func (u *unit) reread(r *Row) *Row {
 	if r.Group == "" {
 		return u.withCurrentTurn(r)
@@ -126,8 +126,7 @@ func (u *unit) reread(r *Row) *Row {
 	return must(u.v.Get(r.ID, u.needsPayload()))
 }
 
-// sweepServed deletes up to n rows, for each priority, of lines that have used nothing of the round
-// being served and of those to come.
+// sweepServed deletes up to n void rows of the table of Served, for each priority.
 func (u *unit) sweepServed(n int) {
 	if u.q.newcomersJoin || u.q.costs {
 		for priority := range u.head.Rounds {

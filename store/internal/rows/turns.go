@@ -10,20 +10,19 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// cache is what the rules know of a queue as long as nobody else has written to the database. An
-// entry that may be wrong must be deleted by whoever changes what it is about; one that is missing
-// is read again.
+// cache has rows and accounts that stay valid while no other process writes to the database. A
+// change must delete the entries that it makes wrong. A missing entry is read again.
 type cache struct {
 	accounts map[Line]account.Account // as account returns them
-	alive    map[uint64]bool          // consumers of this process that are still there, by number
-	taken    map[uint64]*Row          // by id: tasks that were taken here, as they are in the database
+	alive    map[uint64]bool          // consumers of this process that have a row, by number
+	taken    map[uint64]*Row          // by id: tasks that were taken here, as in the database
 
-	// Rows of the table of keys that were read, or would be made, and ready tasks by key.
+	// Rows of the table of keys that were read, or are new, and ready tasks by key.
 	keys       map[string]*Key
 	readyTasks map[string]map[span]*firsts
 }
 
-// newCache returns one that knows nothing.
+// newCache returns an empty cache.
 func newCache() cache {
 	return cache{
 		map[Line]account.Account{},
@@ -34,14 +33,14 @@ func newCache() cache {
 	}
 }
 
-// maxAccounts is of how many lines the account is remembered at most.
+// maxAccounts is the greatest number of accounts in the cache.
 const maxAccounts = 1 << 16
 
 // currentRound returns the round being served, 0 if none was ever.
 func (u *unit) currentRound(priority int) uint64 { return u.head.Rounds[priority] }
 
-// account returns that of a line after the last of the turns that its ready tasks have. If it has
-// none, ok is false.
+// account returns the account of a line after the last turn of its ready tasks. If they have none,
+// ok is false.
 func (u *unit) account(l Line, weight int) (end account.Account, ok bool) {
 	if known, ok := u.head.accounts[l]; ok {
 		return known, true
@@ -70,13 +69,13 @@ func (u *unit) setAccount(l Line, known account.Account) {
 	u.head.accounts[l] = known
 }
 
-// share returns how much a key of that weight may use of a round.
+// share returns the share of a round for a key of that weight.
 func (u *unit) share(weight int) uint64 {
 	return uint64(weight) * uint64(max(1, u.q.settings.Quantum))
 }
 
-// cost returns how much of a share a task uses. It is not written down with its turn, so a task that
-// gets another one's turn pays its own cost.
+// cost returns the part of a share that a task uses. It is not stored with the turn, so a task
+// that gets another task's turn pays its own cost.
 func (u *unit) cost(r *Row) uint64 {
 	if u.q.costs {
 		return uint64(r.Cost)
@@ -89,7 +88,7 @@ func (u *unit) after(r *Row) account.Account {
 	return r.turn().Pay(u.cost(r), u.share(r.Weight))
 }
 
-// following returns the turn after that of a task that was taken.
+// following returns the next turn of a line after a task has used one.
 func (u *unit) following(turn account.Account, r *Row) account.Account {
 	_, next := order.Used(turn, u.currentRound(r.Priority), u.cost(r), u.share(r.Weight))
 	return next
@@ -102,25 +101,27 @@ func (u *unit) firstTurn(r *Row) account.Account {
 		served = cmp.Or(must(u.v.ServedOf(r.line())), served)
 	}
 	end := account.Account{Round: served.Round, Used: served.Used}
-	return order.First(end, served.Taken, u.currentRound(r.Priority), u.q.newcomersJoin, u.share(r.Weight))
+	return order.First(end, served.Taken, u.currentRound(r.Priority), u.q.newcomersJoin,
+		u.share(r.Weight))
 }
 
-// forgetAccounts is called before a task becomes ready, where tasks have costs. If no other one is
-// ready, nobody has waited for what the lines have used. So the queue moves on to where their
-// accounts are void.
+// forgetAccounts is called before a task becomes ready, where tasks have costs. If no other task
+// is ready, none has waited for the work of other lines. So the queue moves on to the round in
+// which their accounts are void.
 func (u *unit) forgetAccounts(priority int) {
 	furthest := must(u.v.Furthest(priority))
-	if furthest == nil || furthest.Round <= u.currentRound(priority) || must(u.v.Counts())[driver.Ready] > 0 {
+	if furthest == nil || furthest.Round <= u.currentRound(priority) ||
+		must(u.v.Counts())[driver.Ready] > 0 {
 		return
 	}
 	u.head.Rounds[priority] = furthest.Round + 1
 	u.headChanged = true
 }
 
-// markServed notes that a task is taken: its round is the one being served, unless a later one is.
+// markServed notes that a task is taken: its round is being served, unless a later one is.
 func (u *unit) markServed(r *Row) {
 	if r.Returned {
-		return // that was noted when it was taken first
+		return // its first Take has noted that
 	}
 	if r.Round > u.currentRound(r.Priority) {
 		u.head.Rounds[r.Priority] = r.Round
@@ -131,11 +132,11 @@ func (u *unit) markServed(r *Row) {
 		check(u.v.Served().Put(&Served{r.line(), end.Round, end.Used, r.Round}))
 	}
 	if u.head.accounts[r.line()] == end {
-		delete(u.head.accounts, r.line()) // it was the last one
+		delete(u.head.accounts, r.line()) // it was the last task of its line
 	}
 }
 
-// newTurn takes from a task its turn, and unless it keeps it its place, so that it gets new ones
+// newTurn takes its turn from a task, and, without KeepPlace, its place, so that it gets new ones
 // when it becomes ready.
 func (u *unit) newTurn(r *Row) {
 	r.setTurn(account.Account{}, false)
@@ -145,7 +146,8 @@ func (u *unit) newTurn(r *Row) {
 	}
 }
 
-// reprioritize gives a task that is in no line another priority, and a place behind all of its line.
+// reprioritize gives a task without a line another priority, and a place behind all of its new
+// line.
 func (u *unit) reprioritize(r *Row, priority int) {
 	delete(u.head.accounts, r.line())
 	r.Priority, r.Place, r.Gap = priority, 0, false
@@ -155,8 +157,8 @@ func (u *unit) reprioritize(r *Row, priority int) {
 	}
 }
 
-// place gives a task that becomes ready its place in the order, and its turn unless there are
-// fronts. The caller writes it, and then calls updateFront.
+// place gives a task that becomes ready its place in the order, and, in a queue without fronts,
+// its turn. The caller writes it, and then calls updateFront.
 func (u *unit) place(r *Row) {
 	if u.q.costs {
 		u.forgetAccounts(r.Priority)
@@ -177,10 +179,10 @@ func (u *unit) place(r *Row) {
 	u.canBeTaken(r)
 }
 
-// giveTurn gives a task the turn after those of its line.
+// giveTurn gives a task the turn behind all turns of its line.
 func (u *unit) giveTurn(r *Row) {
 	if len(u.gaps) > 0 {
-		u.closeGaps() // or it would move up into a turn that was left before it came
+		u.closeGaps() // or it would move up into a turn that became free before it came
 	}
 	end, ok := u.account(r.line(), r.Weight)
 	turn := end.Next(0, u.share(r.Weight))
@@ -191,25 +193,25 @@ func (u *unit) giveTurn(r *Row) {
 	u.setAccount(r.line(), u.after(r))
 }
 
-// leaveGap remembers that a line has a turn that no task has any more. Of several it remembers the
-// first.
+// leaveGap remembers the first free turn of a line.
 func (u *unit) leaveGap(r *Row) {
 	if u.gaps == nil {
 		u.gaps = map[Line]gap{}
 	}
-	if first, ok := u.gaps[r.line()]; !ok || r.Round < first.Round || r.Round == first.Round && r.Place < first.place {
+	first, ok := u.gaps[r.line()]
+	if !ok || r.Round < first.Round || r.Round == first.Round && r.Place < first.place {
 		u.gaps[r.line()] = gap{r.turn(), r.Place}
 	}
 }
 
-// gap is a turn that no task has any more, and the place of the task that has had it.
+// gap is a free turn, and the place of the task that had it.
 type gap struct {
 	account.Account
 	place uint64
 }
 
-// closeGaps gives the turns that no task has any more to the tasks behind them. So a key that
-// deletes tasks keeps its early turns, and gives up its last ones.
+// closeGaps gives the free turns to the tasks behind them. So a key that deletes tasks keeps its
+// early turns, and gives up its last ones.
 func (u *unit) closeGaps() {
 	for l, first := range u.gaps {
 		delete(u.gaps, l)
@@ -217,9 +219,9 @@ func (u *unit) closeGaps() {
 	}
 }
 
-// closeGap gives a free turn to the first task of a line after another turn, if its own is later.
-// That leaves a gap behind it, which is closed in the same way when the task is taken (Row.Gap): to
-// move all tasks of the line up at once would be a write for each.
+// closeGap gives a free turn to the first task of a line behind another turn, if its own is later.
+// That leaves a gap behind it, which is closed in the same way when the task is taken (Row.Gap),
+// because moving up all tasks of the line at once would take a write for each.
 func (u *unit) closeGap(l Line, after gap, free account.Account) {
 	next := must(u.v.Next(l, after.Round, after.place))
 	if next == nil || next.turn() == free {
@@ -235,7 +237,8 @@ func (u *unit) closeGap(l Line, after gap, free account.Account) {
 // turn returns the turn of a task: the account of its line before it.
 func (r *Row) turn() account.Account { return account.Account{Round: r.Round, Used: r.Used} }
 
-// setTurn gives a task a turn, or none. Returned says that it was used before, and handed back.
+// setTurn gives a task a turn, or none. returned is true if the task has used it, and was handed
+// back.
 func (r *Row) setTurn(t account.Account, returned bool) {
 	r.Round, r.Used, r.Seq, r.Returned = t.Round, t.Used, 0, returned
 	if t.Round > 0 {
@@ -250,10 +253,9 @@ func (r *Row) setTurn(t account.Account, returned bool) {
 	}
 }
 
-// changeKey changes whether a key is paused and until when it waits, and reports whether that blocks
-// or frees it: then updateKey must be called. From the first time on that any key is paused or waits
-// the queue has fronts (see needFronts), so that this changes those of the key, and not its whole
-// backlog.
+// changeKey changes the pause and the wait of a key, and reports whether that blocks or frees it:
+// then the caller must call updateKey. The first pause or wait of any key gives the queue fronts
+// (see needFronts), so that such a change writes the fronts of the key, and not its whole backlog.
 func (u *unit) changeKey(key string, change func(k *Key)) (changes bool) {
 	k := u.key(key)
 	was := *k
@@ -274,12 +276,12 @@ func (u *unit) changeKey(key string, change func(k *Key)) (changes bool) {
 	return k.IsHeld() != was.IsHeld()
 }
 
-// waitKey has a key wait until a time, unless it waits for longer, and reports what changeKey does.
+// waitKey makes a key wait until a time, unless it waits longer. Its result is that of changeKey.
 func (u *unit) waitKey(key string, until int64) (changes bool) {
 	return u.changeKey(key, func(k *Key) { k.Hold = max(k.Hold, until) })
 }
 
-// endWait has a key wait no more, if it has waited long enough.
+// endWait ends the wait of a key if it is over.
 func (u *unit) endWait(key string) {
 	k := u.key(key)
 	switch {
@@ -293,7 +295,7 @@ func (u *unit) endWait(key string) {
 	u.changed = true
 }
 
-// allKeys is in the place of a key for the bucket of Options.Rate. No key is as long.
+// allKeys stands for the key in the row of the bucket of Options.Rate. No key is that long.
 var allKeys = strings.Repeat("\x00", driver.MaxName+1)
 
 // rate returns the rate of a key.
@@ -304,8 +306,8 @@ func (q *queue) rate(key string) driver.Rate {
 	return q.settings.KeyRate
 }
 
-// charge changes what is in the buckets of a task's key and of the queue: before updateFront, which
-// hides the key if there is no token left.
+// charge changes the buckets of a task's key and of the queue. It comes before updateFront, which
+// hides the key if it has no token left.
 func (u *unit) charge(r *Row, change func(w *life.Wait, rate driver.Rate, tokens, now int64)) {
 	for _, key := range [...]string{r.Key, allKeys} {
 		rate := u.q.rate(key)
@@ -320,12 +322,12 @@ func (u *unit) charge(r *Row, change func(w *life.Wait, rate driver.Rate, tokens
 	}
 }
 
-// stopped reports whether no task can be taken, as the queue is paused or has no token.
+// stopped reports whether no task can be taken, because the queue is paused or has no token.
 func (u *unit) stopped() bool {
 	return u.head.Paused || u.q.settings.Rate.Limit > 0 && u.key(allKeys).Waits
 }
 
-// tokens returns how many an attempt of a task takes.
+// tokens returns the number of tokens of an attempt.
 func (u *unit) tokens(r *Row) int64 {
 	if !u.q.costs {
 		return 1
@@ -333,7 +335,7 @@ func (u *unit) tokens(r *Row) int64 {
 	return r.Cost
 }
 
-// updateKey hides or shows the fronts of a key that is blocked or free now.
+// updateKey hides or shows the fronts of a key that was blocked or freed.
 func (u *unit) updateKey(key string) {
 	u.readAhead = readAhead{}
 	u.do(&work{What: blockFronts, Name: []byte(key)})

@@ -138,7 +138,8 @@ func TestGapBehindTaken(t *testing.T) {
 	}
 }
 
-// A key that is paused and resumed keeps the order of its tasks, and what was handed back is first.
+// A key that is paused and resumed keeps the order of its tasks, and what was handed back is
+// first.
 func TestResumedInOrder(t *testing.T) {
 	everywhere(t, task.Options[string]{}, func(q queue) {
 		q.put("a1 a2 a3")
@@ -224,7 +225,8 @@ func TestSharedTurnIsOne(t *testing.T) {
 	})
 }
 
-// A key that is resumed has its tasks in order, also if it takes several transactions to resume it.
+// A key that is resumed has its tasks in order, also if it takes several transactions to resume
+// it.
 func TestResumedInSteps(t *testing.T) {
 	for _, maxWrites := range []int{0, 60} {
 		synctest.Test(t, func(t *testing.T) {

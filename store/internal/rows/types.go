@@ -119,9 +119,9 @@ func (k *Key) IsHeld() bool { return k.Paused || k.Waits }
 // IsPaused reports whether that is so by a call, and not only because of a rate.
 func (k *Key) IsPaused() bool { return k.Paused || k.Hold != 0 }
 
-// Served is a row of the table of lines that were served: in queues whose newcomers join the round,
-// and where tasks have costs, of lines that have used rounds to come. Its Round and Used are the
-// account of the line after the last task that was taken: see package account.
+// Served is a row of the table of lines that were served: in queues whose newcomers join the
+// round, and where tasks have costs, of lines that have used rounds to come. Its Round and Used
+// are the account of the line after the last task that was taken: see package account.
 type Served struct {
 	Line
 	Round uint64

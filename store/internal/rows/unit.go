@@ -7,72 +7,74 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// pageSize is how many rows are read at once where there may be very many.
+// pageSize is the number of rows that one read reads where there may be very many.
 const pageSize = 1000
 
-// unit is the work on a queue within a transaction: all calls of the transaction that are about the
-// queue share it. What it caches is right because nothing is written past it (insert, update and
-// remove are the only ones that write tasks), and because nobody else changes what it has read:
-// either the transaction is exclusive, or what is cached of others' rows may be old, as the
-// contract says (see DB).
+// unit is the work on a queue within a transaction. All calls of the transaction for the queue
+// share it. Its cache is right because only insert, update and remove write tasks, and because no
+// other transaction changes the rows that it has read: either the transaction is exclusive, or the
+// contract allows old values of others' rows (see DB).
 //
-// Nothing outside of the unit and its Head changes before the commit. What is to happen after it is
-// noted here, and deliver does it. So a transaction that fails leaves no trace, and can be tried
-// again with a new unit.
+// Nothing outside of the unit and its Head changes before the commit. The unit notes the changes
+// that must follow it, and deliver makes them. So a failed transaction leaves no trace, and can be
+// tried again with a new unit.
 type unit struct {
 	q           *queue
 	v           Calls
 	plan        *wants
 	head        *Head
 	now         int64
-	changed     bool              // something has happened that other processes may wait for
-	headChanged bool              // the head has changed
-	dropped     bool              // there is no queue any more
-	opening     []driver.Notifier // of those who open the queue by this
-	asIs        bool              // all who call have the queue open AsIs, so nothing becomes due
+	changed     bool // other processes may wait for one of the changes
+	headChanged bool
+	dropped     bool              // the queue was dropped
+	opening     []driver.Notifier // of calls that open the queue
+	asIs        bool              // all callers have the queue open AsIs, so nothing becomes due
 
-	// Rows of the table of keys that are to be written. Many calls change the same one, so they are
-	// written at the end, or before the database is asked about that table.
+	// Changed rows of the table of keys. Many calls change the same row, so they are written at the
+	// end, or before a read of that table.
 	unsaved map[*Key]bool
 
 	lifeOf struct { // see life
 		life.Task
 		rare life.Rare
 	}
-	behind    map[lineKind]bool // where a task is known to be parked, see staysBehind
+	behind    map[lineKind]bool // a parked task is known there, see staysBehind
 	gaps      map[Line]gap      // the first free turn of each; see closeGaps
-	got       map[uint64]*Row   // tasks that the plan has named, as they are; nil if there is none
+	got       map[uint64]*Row   // tasks that the plan has named; nil if there is none
 	readAhead readAhead
 	moved     map[uint64]*Row // tasks that got another turn since they were read
-	passed    map[uint64]bool // tasks that are Takeable and must not be, see isNext
+	passed    map[uint64]bool // tasks that are wrongly Takeable, see isNext
 	large     []string        // keys of ready tasks that are not kept
 
-	// What happens once the transaction is committed, in this order: first what this process knows
-	// is brought up to date, then those who wait are told, so that what they ask next finds it so.
+	// The work after the commit: deliver first updates the state of this process, and then calls the
+	// notifiers, so that the next calls find the new state.
 	notices     []func([]driver.Notifier)
-	stats       driver.Stats // those of the queue, with what happens in this transaction
+	stats       driver.Stats // of the queue, with the changes of this transaction
 	due         int64        // the earliest time that was set
 	afterCommit []func()
 
-	taken []driver.Lease // those that the call has begun by taking tasks
-	begun []ownLease     // those of this process, also by resuming a consumer
-	over  []driver.Lease // those that have ended
+	taken []driver.Lease // begun by the running call
+	begun []ownLease     // begun in this process, also by resuming a consumer
+	over  []driver.Lease // ended
 
 	written     int // rows of tasks; see bounds.go
 	bytes       int
-	purges      bool // all tasks are deleted, so it does not matter which turns they have
-	advanced    bool // all that was due has happened, so due is the earliest time of all
+	purges      bool // all tasks are being deleted, so their turns do not matter
+	advanced    bool // all due changes were made, so due is the earliest time of all
 	listens     bool
 	followsEnds bool // see follow
 }
 
-// enter enters a queue. If it is not there any more it returns nil.
+// enter enters a queue. It returns nil if the queue was dropped.
 func (q *queue) enter(tx Tx, plan *wants) *unit {
 	v := must(tx.Enter(q.number, plan.forDriver(q)))
 	if v == nil {
 		return nil
 	}
-	u := &unit{q: q, v: Calls{v}, plan: plan, head: v.Head(), now: v.Now(), listens: q.listens(), stats: q.stats}
+	u := &unit{
+		q: q, v: Calls{v}, plan: plan, head: v.Head(), now: v.Now(), listens: q.listens(),
+		stats: q.stats,
+	}
 	u.unsaved, u.behind, u.passed = map[*Key]bool{}, map[lineKind]bool{}, map[uint64]bool{}
 	u.got, u.moved = map[uint64]*Row{}, map[uint64]*Row{}
 	if u.head.accounts == nil {
@@ -84,27 +86,27 @@ func (q *queue) enter(tx Tx, plan *wants) *unit {
 	return u
 }
 
-// needExclusive ends the transaction, and has it begun again, if it does not have the queue for
-// itself. Most calls are not exclusive and find out only in the middle that they must be, as when
-// a task turns out to be in a group: then it is cheaper to begin again than to always be alone.
+// needExclusive ends a transaction that is not exclusive, and makes it begin again as an exclusive
+// one. Most calls see only while they run that they must be exclusive, such as when a task is in a
+// group: then beginning again is cheaper than always being exclusive.
 func (u *unit) needExclusive() {
 	if !u.plan.Exclusive {
 		panic(failure{errNotExclusive})
 	}
 }
 
-// needGroup is needExclusive for a change of a group, unless changes of the same group conflict
-// anyway.
+// needGroup is needExclusive for a change of a group, where changes of the same group do not
+// conflict.
 func (u *unit) needGroup() {
 	if !u.q.store.traits.Optimistic {
 		u.needExclusive()
 	}
 }
 
-// onCommit has f called once the transaction is committed.
+// onCommit makes deliver call f after the commit.
 func (u *unit) onCommit(f func()) { u.afterCommit = append(u.afterCommit, f) }
 
-// save writes what was not written at once.
+// save makes the writes that were put off.
 func (u *unit) save() {
 	if u.dropped {
 		return
@@ -115,7 +117,7 @@ func (u *unit) save() {
 		delete(u.head.readyTasks, key)
 	}
 	if !u.q.store.traits.Exclusive && len(u.head.readyTasks) > maxKnownKeys/2 {
-		clear(u.head.readyTasks) // now, so that those which prepare reads stay
+		clear(u.head.readyTasks) // now, so that those that prepare reads stay
 	}
 	if u.headChanged {
 		check(u.v.Save())
@@ -129,9 +131,9 @@ func (u *unit) saveKeys() {
 	}
 }
 
-// insert, update and remove write a row, count it for its key, and correct what is cached of it. A
-// row that becomes ready must be written before updateFront is called for it, because updateFront
-// reads the line from what is cached here.
+// insert, update and remove write a row, count it for its key, and update the cache. A row that
+// becomes ready must be written before updateFront is called for it, because updateFront reads its
+// line from the cache.
 func (u *unit) insert(r *Row) {
 	u.bytes += len(r.Payload)
 	u.write(r)
@@ -146,7 +148,8 @@ func (u *unit) update(r *Row) {
 	u.schedule(r.Wake)
 }
 
-// addReady notes a task among those of its key, without its payload if that would be kept for long.
+// addReady adds a task to the cached ones of its key, without its payload if that would stay for
+// long.
 func (u *unit) addReady(r *Row) {
 	if u.head.readyTasks[r.Key] == nil || !r.inLine() {
 		return
@@ -160,12 +163,13 @@ func (u *unit) addReady(r *Row) {
 	u.head.addReady(r)
 }
 
-// MaxKept is how many bytes the payload of a ready task that is kept has at most, where to read it
-// later costs an exchange.
+// MaxKept is the greatest size in bytes of the payload of a cached ready task, where reading it
+// later takes an exchange.
 const MaxKept = 1 << 10
 
-// noteLarge notes the key of a task that is not kept: where to read its payload later costs an
-// exchange, those of all tasks that come to the front in a transaction are read at once.
+// noteLarge notes the key of a task that the cache will not keep: where reading its payload later
+// takes an exchange, the payloads of all tasks that come to the front in a transaction are read at
+// once.
 func (u *unit) noteLarge(r *Row) {
 	if !u.q.store.traits.Exclusive && (r.Payload == nil || len(r.Payload) > MaxKept) {
 		u.large = append(u.large, r.Key)
@@ -174,7 +178,7 @@ func (u *unit) noteLarge(r *Row) {
 
 func (u *unit) remove(r *Row) {
 	if r.Round > 0 && r.Was != driver.Taken {
-		delete(u.head.accounts, r.line()) // it may have been the last one
+		delete(u.head.accounts, r.line()) // it may have been the last task of its line
 	}
 	u.recount(r, 0)
 	delete(u.head.taken, r.ID)
@@ -196,7 +200,7 @@ func (u *unit) write(r *Row) {
 	u.bytes += r.size()
 }
 
-// recount says that a row is in a state now, or if that is 0 in none.
+// recount counts a row in its new state, 0 if it is gone.
 func (u *unit) recount(r *Row, state driver.State) {
 	u.noteRoom(r, state)
 	if from, to := u.q.counted(r.Was), u.q.counted(state); from != to {
@@ -213,7 +217,7 @@ func (u *unit) count(k *Key, r *Row, from, to driver.State) {
 	u.unsaved[k] = true
 }
 
-// key returns the row of a key, an empty one if there is none.
+// key returns the row of a key, an empty row if there is none.
 func (u *unit) key(key string) *Key {
 	if u.head.keys[key] == nil {
 		u.readKeys(key)
@@ -221,31 +225,30 @@ func (u *unit) key(key string) *Key {
 	return u.head.keys[key]
 }
 
-// keysWait reports whether any key may be paused or wait, or the queue.
+// keysWait reports whether any key, or the queue, may be paused or wait.
 func (u *unit) keysWait() bool {
 	return u.head.PausedKeys > 0 || u.q.settings.KeyRate.Limit+u.q.settings.Rate.Limit > 0
 }
 
-// isHeld reports whether a key is paused or waits. One that has waited long enough does so until
-// endWait is called.
+// isHeld reports whether a key is paused or waits. A wait lasts until endWait is called.
 func (u *unit) isHeld(key string) bool {
 	return (u.head.PausedKeys > 0 || u.q.settings.KeyRate.Limit > 0) && u.key(key).IsHeld()
 }
 
-// blocked tells whether no task of a key can be taken.
+// blocked reports whether no task of a key can be taken.
 func (u *unit) blocked(key string) bool {
 	most := u.q.settings.MaxInFlightPerKey
 	return most > 0 && u.key(key).Tasks[driver.Taken] >= most || u.isHeld(key)
 }
 
-// number returns one that was never used before.
+// number returns a new number.
 func (u *unit) number() uint64 { return must(u.v.Number()) }
 
-// schedule sees to it that something is done at that time; 0 means never.
+// schedule makes a Tick due at that time; 0 means never.
 func (u *unit) schedule(at int64) { u.due = sooner(u.due, at) }
 
-// needsPayload tells whether rows are to be read with their payloads, because they are told about
-// when they are gone.
+// needsPayload reports whether rows must be read with their payloads, for the history or for
+// notifiers that want expired tasks.
 func (u *unit) needsPayload() bool { return u.q.store.options.History > 0 || u.wantsExpired() }
 
 // find returns the task of that id, nil if there is none.
@@ -255,13 +258,13 @@ func (u *unit) find(id uint64) *Row {
 	if !ok || r != nil && payload && r.Payload == nil {
 		return must(u.v.Get(id, payload))
 	}
-	delete(u.got, id) // for what is returned is changed
+	delete(u.got, id) // because the caller changes the row
 	return r
 }
 
-// get returns the task of that id, nil if there is none, after all that is due for it has happened:
-// advance may have left that to later transactions, but no call may see a task as it should not be
-// any more. A task in a group needs the queue exclusively, as what happens to it can end the group.
+// get returns the task of that id, nil if there is none, after its due changes: advance may have
+// left them to later transactions, but no call may see a task in an outdated state. A task in a
+// group needs an exclusive transaction, because a change of it can end the group.
 func (u *unit) get(id uint64) *Row {
 	for {
 		r := u.find(id)
@@ -275,7 +278,7 @@ func (u *unit) get(id uint64) *Row {
 	}
 }
 
-// peek is get for a task that is not to be changed.
+// peek is get for a task that the caller does not change.
 func (u *unit) peek(id uint64) *Row {
 	return u.upToDate(func() (*Row, error) {
 		found, err := u.v.Peek([]uint64{id}, true)
@@ -283,13 +286,13 @@ func (u *unit) peek(id uint64) *Row {
 	})
 }
 
-// findUniqueKey returns the task with that unique key, nil if there is none. It is not to be
-// changed.
+// findUniqueKey returns the task with that unique key, nil if there is none. The caller must not
+// change it.
 func (u *unit) findUniqueKey(uniqueKey string, payload bool) *Row {
 	return u.upToDate(func() (*Row, error) { return u.v.ByUniqueKey(uniqueKey, payload) })
 }
 
-// upToDate returns what look finds after all that is due for that has happened.
+// upToDate returns the result of look after the due changes of that task.
 func (u *unit) upToDate(look func() (*Row, error)) *Row {
 	for {
 		r := must(look())
@@ -308,17 +311,17 @@ func (r *Row) lease() uint64 {
 	return r.Since
 }
 
-// line returns where the task queues.
+// line returns the line of the task.
 func (r *Row) line() Line { return Line{r.Key, r.Priority} }
 
 func (r *Row) lineKind() lineKind { return lineKind{r.line(), r.Kind} }
 
-// isDue tells whether something should have happened to the task already.
+// isDue reports whether a change of the task is due.
 func (r *Row) isDue(now int64) bool { return r.Wake != 0 && r.Wake <= now }
 
-// A deadline must be told as it was put, also if it is the year 9999, for programs have such ones.
-// So what is kept of it is nanoseconds since 1970, plus one if it is not before that, for 0 means
-// none; but from farYear on microseconds.
+// A deadline must keep its value, even in the year 9999, because programs use such deadlines. It
+// is stored as nanoseconds since 1970, plus one unless it is before 1970, because 0 means none;
+// after far it counts microseconds.
 var far = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func deadline(t time.Time) int64 {
@@ -345,7 +348,7 @@ func timeOfDeadline(d int64) time.Time {
 	return time.Unix(0, d-1)
 }
 
-// nanos returns when a deadline is as other times are; no time is later than far.
+// nanos returns a deadline as a time, at most far.
 func nanos(d int64) int64 { return max(0, d-1) }
 
 func timeOf(at int64) time.Time {
@@ -355,7 +358,7 @@ func timeOf(at int64) time.Time {
 	return time.Unix(0, at)
 }
 
-// sooner returns the sooner one of two times, of which 0 is never.
+// sooner returns the earlier of two times, where 0 means never.
 func sooner(a, b int64) int64 {
 	if a == 0 || b != 0 && b < a {
 		return b

@@ -5,29 +5,29 @@ import (
 	"slices"
 )
 
-// work is a change of more tasks than one transaction may write: see Traits.MaxWrites. What is
-// left to do is kept with the settings of the queue. The invariant: as long as some is left,
-// nothing else happens in the queue. Each transaction, of whatever process, does a part of it
-// first, and runs its calls only if that was all. So nobody sees what is half done, and it is done
-// in the end even if the process dies that has begun it.
+// work is a change of more tasks than one transaction may write: see Traits.MaxWrites. The
+// settings of the queue keep the rest of it. The invariant: while a rest is left, nothing else
+// happens in the queue. Each transaction of any process first does a part of it, and runs its
+// calls only if that was all. So no call sees half of the change, and it ends even if the process
+// that began it dies.
 type work struct {
 	What workType
 	Name []byte // of the group or key; JSON would change a string that is not valid UTF-8
 
-	Time      int64  `json:",omitempty"` // of endGroup: when it has happened
+	Time      int64  `json:",omitempty"` // of endGroup: the time of the end
 	Cancelled bool   `json:",omitempty"` // of endGroup
-	Dropped   bool   `json:",omitempty"` // of deleteGroup: the outcome of its tasks; of forgetCounts: the buckets are full
+	Dropped   bool   `json:",omitempty"` // of deleteGroup: the outcome; of forgetCounts: full buckets
 	Before    uint64 `json:",omitempty"` // tasks with this id and greater ones were put later
 	From, To  uint64 `json:",omitempty"` // of moveLeases: the numbers of the consumer
 
-	// Where it goes on.
+	// The place at which it goes on.
 	ID    uint64   `json:",omitempty"` // of beginGroup, countTasks and resetTasks: the last task
 	Place [4]int64 // of parkTasks and giveTurns: in TaskLine, after the key
 	Front bool     `json:",omitempty"` // of parkTasks: the line has its turn
 	Kind  []byte   `json:",omitempty"` // of showKind
 }
 
-// page returns the next n tasks in TaskLine. Of those each is noted by pass when it was seen.
+// page returns the next n tasks in TaskLine. pass notes each task that was handled.
 func (w *work) page(n int) Range {
 	p := Range{Index: TaskLine, Limit: n}
 	if w.Name != nil {
@@ -36,7 +36,7 @@ func (w *work) page(n int) Range {
 	return p
 }
 
-// pass notes that the work goes on behind a task, and tells whether it is the first of a line.
+// pass notes that the work goes on behind a task, and reports whether it is the first of a line.
 func (w *work) pass(r *Row) (newLine bool) {
 	newLine = w.Name == nil || r.Key != string(w.Name) || num(r.Priority) != w.Place[0]
 	w.Name = []byte(r.Key)
@@ -44,7 +44,7 @@ func (w *work) pass(r *Row) (newLine bool) {
 	return newLine
 }
 
-// place returns where to go on, after the key.
+// place returns the place at which to go on, without the key.
 func (w *work) place() Tuple {
 	return Tuple{w.Place[0], w.Place[1], w.Place[2], w.Place[3]}
 }
@@ -52,13 +52,13 @@ func (w *work) place() Tuple {
 type workType uint8
 
 const (
-	beginGroup workType = iota // start or cancel what is in a group
+	beginGroup workType = iota // start or cancel the tasks of a group
 	endGroup
 	deleteGroup
-	moveLeases  // from a consumer to the one that has resumed it
-	parkTasks   // that are not at the fronts of lines, as from now on these are all that can be taken
-	blockFronts // of a key that is blocked, or is not any more
-	showKind    // of a line: it is the first of its key with tasks of a kind, or is not any more
+	moveLeases  // to the new number of a resumed consumer
+	parkTasks   // behind the fronts of lines, in a queue that gets fronts
+	blockFronts // of a key that was blocked or freed
+	showKind    // of a line that has become, or is no longer, the first of its key with a kind
 	// The parts of rebuild and recountKeys, see there.
 	forgetCounts
 	countTasks
@@ -66,7 +66,7 @@ const (
 	giveTurns
 )
 
-// do does a work, and leaves to other transactions what this one may not write.
+// do does a work, and leaves the part that this transaction may not write to others.
 func (u *unit) do(w *work) {
 	if !u.doSome(w) {
 		u.leaveWork(w)
@@ -85,7 +85,7 @@ func (u *unit) leaveWork(w *work) {
 	u.schedule(u.now)
 }
 
-// doSome does as much of a work as the transaction may, and tells whether that was all.
+// doSome does as much of a work as the transaction may, and reports whether that was all.
 func (u *unit) doSome(w *work) (done bool) {
 	for n := u.room(math.MaxInt); n > 0 && !done; n -= pageSize {
 		if u.workLeft() || u.isLarge() { // they are done in order
@@ -125,12 +125,12 @@ func (u *unit) doPage(w *work, n int) (done bool) {
 	panic("rows: a work of no type")
 }
 
-// workLeft tells whether some work is left to other transactions.
+// workLeft reports whether work is left to other transactions.
 func (u *unit) workLeft() bool { return len(u.q.settings.Work) > 0 }
 
-// each calls f with the tasks, one after the other. It stops when one of them leaves work to other
-// transactions, because nothing else may happen before that, or when the transaction has written as
-// many bytes as it may. It tells whether it came to all tasks.
+// each calls f with the tasks, one after the other. It stops when a task leaves work to other
+// transactions, because nothing else may happen before that, or when the transaction has written
+// as many bytes as it may. It reports whether it has handled all tasks.
 func (u *unit) each(tasks []*Row, f func(*Row)) (done bool) {
 	for _, r := range tasks {
 		if u.workLeft() || u.isLarge() {
@@ -141,13 +141,14 @@ func (u *unit) each(tasks []*Row, f func(*Row)) (done bool) {
 	return true
 }
 
-// eachOf is each for the tasks of a range whose limit is n. It tells whether it came to all that
-// there are: fewer than n were found, and it came to all of these.
+// eachOf is each for the tasks of a range whose limit is n. It reports whether it has handled all
+// tasks without that limit: fewer than n were found, and all of them were handled.
 func (u *unit) eachOf(tasks []*Row, n int, f func(*Row)) (done bool) {
 	return u.each(tasks, f) && len(tasks) < n
 }
 
-// goOn does a part of the work that earlier transactions have left, and tells whether that was all.
+// goOn does a part of the work that earlier transactions have left, and reports whether that was
+// all.
 func (u *unit) goOn() bool {
 	if !u.workLeft() {
 		return true

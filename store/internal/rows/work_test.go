@@ -173,8 +173,8 @@ func (q queue) doMuch() (log []string) {
 	return log
 }
 
-// Several tasks of a busy key are handed back at once, by which very many of other kinds can be taken
-// again.
+// Several tasks of a busy key are handed back at once, by which very many of other kinds can be
+// taken again.
 func TestManyKindsOfBusyKey(t *testing.T) {
 	for name, end := range map[string]func(q queue, c *task.Consumer[string], db *rowstest.DB){
 		"Close": func(q queue, c *task.Consumer[string], _ *rowstest.DB) { require.NoError(q, c.Close(q.Context())) },
@@ -296,8 +296,8 @@ func TestLimitsAreTold(t *testing.T) {
 	}
 }
 
-// Calls that write many rows, as they change the turns of whole fronts, share a transaction only as
-// far as it may write these.
+// Calls that write many rows, as they change the turns of whole fronts, share a transaction only
+// as far as it may write these.
 func TestCallsThatWriteMuch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan struct{}, 1)
@@ -326,8 +326,8 @@ func TestCallsThatWriteMuch(t *testing.T) {
 	})
 }
 
-// A queue that is opened with other options is made anew in steps, and by another process if the first
-// one dies.
+// A queue that is opened with other options is made anew in steps, and by another process if the
+// first one dies.
 func TestRebuildOfTheDead(t *testing.T) {
 	for commits := range 40 {
 		synctest.Test(t, func(t *testing.T) {
