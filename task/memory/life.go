@@ -134,6 +134,9 @@ func (q *queue) set(it *item, state driver.State) {
 			q.places++
 			it.place = q.places
 		}
+		if q.settings.KeepPlace && it.turn != 0 && it.isBehind() {
+			it.turn = 0
+		}
 		q.line(it).add(it)
 		if k := it.key; !q.waits || k.blocked {
 			break

@@ -68,6 +68,11 @@ func (m *model) becomeReady(t *modelTask, at time.Time) {
 	if t.place == 0 {
 		t.place = m.tick()
 	}
+	if m.s.KeepPlace && m.count(func(o *modelTask) bool {
+		return o.State == driver.Ready && o.Key == t.Key && o.Priority == t.Priority && o.place < t.place
+	}) > 0 {
+		t.turn = 0
+	}
 	if t.turn == 0 && m.queued(t) == 0 {
 		l.follow(b.now + 1)
 		if m.s.Newcomers == fairq.ThisRound && b.now > 0 && l.served < b.now {

@@ -186,6 +186,28 @@ func (l *line) add(it *item) {
 	lane.insert(it)
 }
 
+// isBehind reports whether a ready task of the same key and priority has an earlier place.
+func (it *item) isBehind() bool {
+	for _, l := range it.key.lines {
+		if l.band.priority != int(it.priority) {
+			continue
+		}
+		for _, lane := range l.lanes {
+			for other := range lane.inOrder.all() {
+				if other.place < it.place {
+					return true
+				}
+			}
+			for _, other := range lane.early {
+				if other.place < it.place {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
 // remove takes a task out of the line.
 func (l *line) remove(it *item) { l.lane(it.kind).remove(it) }
 

@@ -42,6 +42,10 @@ func (u *unit) updateFront(changed *Row, how change, turn account.Account) {
 		return
 	}
 	u.readFronts(u.readsPayload(), changed.lineKind())
+	if u.q.settings.KeepPlace && how == came && changed.Returned && u.isBehind(changed) {
+		changed.Returned = false
+		u.setFront(changed, account.Account{}, Parked)
+	}
 	switch {
 	case !changed.Returned:
 		u.moveFront(changed, how, turn)
@@ -52,6 +56,14 @@ func (u *unit) updateFront(changed *Row, how change, turn account.Account) {
 	if u.q.limitsInFlight {
 		u.updateShown(changed)
 	}
+}
+
+// isBehind reports whether a ready task of the same line, or one that was handed back to it, has an
+// earlier place.
+func (u *unit) isBehind(r *Row) bool {
+	front, _, rest := u.line(r.line())
+	isBefore := func(o *Row) bool { return o.Place < r.Place }
+	return slices.ContainsFunc(front, isBefore) || slices.ContainsFunc(rest, isBefore)
 }
 
 // moveFront is updateFront within a line.
