@@ -99,7 +99,7 @@ var orderCases = []testCase{
 			e.Fatalf("order: %s", got)
 		}
 	}},
-	{"KeepPlaceKick", "With Options.KeepPlace a task returns to its place in its key, but not to its turn.", func(e *env) {
+	{"KeepPlaceKick", "With Options.KeepPlace a task returns to its place in its key", func(e *env) {
 		q := e.open(options{KeepPlace: true})
 		ids := q.put("a1 a2 a3 b1")
 		q.bury(ids[1])
