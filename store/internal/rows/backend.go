@@ -22,8 +22,8 @@ type backend struct {
 
 func (b *backend) handle() driver.Handle { return driver.Handle{ID: b.opener} }
 
-// call runs c: in the caller's transaction if ctx carries one, else in one that is shared with
-// others.
+// call runs c: in the caller's transaction if ctx carries one, else in a transaction that other
+// calls share.
 func (b *backend) call(ctx context.Context, name string, c call) error {
 	c.name, c.backend, c.queue = name, b, b.queue
 	if own := b.Joined(ctx); own != nil {
@@ -96,7 +96,7 @@ func (b *backend) Put(ctx context.Context, tasks []driver.New, ids []driver.ID) 
 			return nil
 		},
 	})
-	if err != nil && !(n < len(tasks) && said(err)) {
+	if err != nil && !(n < len(tasks) && isRefusal(err)) {
 		n = 0 // the transaction has failed
 		clear(ids)
 	}
@@ -108,8 +108,8 @@ func (b *backend) PutOne(ctx context.Context, t driver.New) (driver.ID, *driver.
 	return driver.PutOne(ctx, b, t)
 }
 
-// said tells whether an error is what the rules say, not one of the database.
-func said(err error) bool {
+// isRefusal reports whether an error comes from the rules, and not from the database.
+func isRefusal(err error) bool {
 	return errors.Is(err, fairq.ErrFull) || errors.Is(err, driver.ErrDuplicate) || errors.Is(err, driver.ErrReplace) ||
 		errors.Is(err, driver.ErrGroupCancelled) || errors.Is(err, driver.ErrInvalid)
 }
@@ -204,8 +204,8 @@ func (b *backend) List(ctx context.Context, o driver.ListOptions) (records []dri
 	return records, err
 }
 
-// Count implements [driver.Backend]. What is not counted anyway is read, in pages, so that nobody
-// waits for it. The database could count it faster, but for that it would need an index that each
+// Count implements [driver.Backend]. It reads tasks without a stored count in pages, so that no
+// other call waits for it. The database could count them faster, but would need an index that each
 // Put writes to, or a long transaction.
 func (b *backend) Count(ctx context.Context, o driver.ListOptions) (n int, err error) {
 	o.After, o.Limit = 0, pageSize
@@ -411,7 +411,7 @@ func (b *backend) Truncate(ctx context.Context) (n int, err error) {
 // truncated is how many tasks one transaction deletes, or more if there are groups.
 const truncated = 10 * pageSize
 
-// truncate deletes tasks, because the queue is dropped or not, and tells whether these were all.
+// truncate deletes tasks, as many as one transaction may, and reports whether these were all.
 func (u *unit) truncate(dropped bool) (n int, done bool) {
 	u.purges = true
 	defer func() { u.purges = false }()

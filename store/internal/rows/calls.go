@@ -8,7 +8,7 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// Calls are what the rules do with a View, told in ranges. No others are asked for.
+// Calls has the reads and writes of the rules in a View, as ranges. The rules make no others.
 type Calls struct{ View }
 
 // Filter says which tasks can be taken.
@@ -88,7 +88,7 @@ func (v Calls) Rows(r Range) ([]*Row, error) {
 	return found, err
 }
 
-// one returns the first of what was found, nil if that is nothing.
+// one returns the first row, nil if there is none.
 func one[R any](found []*R, err error) (*R, error) {
 	if len(found) == 0 {
 		return nil, err
@@ -124,7 +124,7 @@ func (v Calls) Delete(r *Row) error { return v.Tasks().Delete(r) }
 // Ready returns the first n tasks that can be taken.
 func (v Calls) Ready(f Filter, n int) ([]*Row, error) { return v.Rows(ReadyRange(f, n)) }
 
-// AnyReady tells whether there is a task that Ready returns or passes over.
+// AnyReady reports whether there is a task that Ready returns or passes over.
 func (v Calls) AnyReady(f Filter) (bool, error) {
 	r := ReadyRange(f, 1)
 	r.Payload, r.Lock = false, NoLock
@@ -220,10 +220,11 @@ func listRange(o driver.ListOptions, payload bool) Range {
 	return r
 }
 
-// listTaken is List for tasks that are taken. They are in the index of leases, which has another
-// order, so all of them are read, and then those that are wanted with their payloads.
+// listTaken is List for taken tasks. They are in the index of leases, which has another order, so
+// it reads all of them, and then the selected ones with their payloads.
 func (v Calls) listTaken(o driver.ListOptions) ([]*Row, error) {
-	all, err := v.Rows(Range{Index: TaskSince, From: Tuple{num(1)}, Only: Only{Key: o.Key, Kind: o.Kind}})
+	taken := Range{Index: TaskSince, From: Tuple{num(1)}, Only: Only{Key: o.Key, Kind: o.Kind}}
+	all, err := v.Rows(taken)
 	var ids []uint64
 	for _, r := range all {
 		if r.ID > uint64(o.After) {
@@ -236,7 +237,7 @@ func (v Calls) listTaken(o driver.ListOptions) ([]*Row, error) {
 	}
 	found, err := v.Peek(ids, true)
 	slices.SortFunc(found, func(a, b *Row) int { return cmp.Compare(a.ID, b.ID) })
-	// By now others may have changed what was not locked.
+	// Others may have changed the rows, which are not locked.
 	return slices.DeleteFunc(found, func(r *Row) bool { return r.State != driver.Taken }), err
 }
 
@@ -285,7 +286,7 @@ func servedRange(l Line) Range {
 	return Range{Index: ServedLine, Prefixes: at(num(l.Priority), l.Key)}
 }
 
-// Furthest returns the line of a priority whose Round is the greatest, of those that were served.
+// Furthest returns the served line of a priority with the greatest Round.
 func (v Calls) Furthest(priority int) (*Served, error) {
 	return one(v.Served().Scan(furthestRange(priority)))
 }
@@ -336,7 +337,7 @@ func (v Calls) Alive(numbers []uint64) (found []uint64, err error) {
 	return found, err
 }
 
-// Renew sets the deadlines of consumers, and returns the numbers of those that exist.
+// Renew sets the deadlines of consumers, and returns the numbers of the existing ones.
 func (v Calls) Renew(numbers []uint64, deadline int64) (found []uint64, err error) {
 	these := Range{Index: ConsumerNumber, Prefixes: eachNum(numbers), Lock: ForUpdate}
 	all, err := v.Consumers().Scan(these)

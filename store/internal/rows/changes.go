@@ -158,7 +158,7 @@ func (u *unit) findChanges() {
 // For callers that wait for the ends of tasks, a process reads each new outcome once (View.Ended),
 // so the cost does not depend on the number of awaited tasks. It can miss an outcome, which is
 // kept only for keepEnds and is replaced by another task with the same unique key. So every
-// checkEnds it looks up all awaited tasks, and those that are missing have ended.
+// checkEnds it looks up all awaited tasks, and the missing ones have ended.
 const (
 	keepEnds  = 2 * checkEnds
 	checkEnds = time.Minute
@@ -204,16 +204,16 @@ func (u *unit) findEnds() {
 	u.onCommit(func() {
 		if q.endsMark = mark; checks {
 			q.endsChecked = u.now
-			if q.awaited() == nil { // who begins to wait just now asks for the outcome after this
+			if q.awaited() == nil { // a caller that begins to wait asks again after this
 				q.endsMark = ""
 			}
 		}
 	})
 }
 
-// checkLeases forgets leases that did not end by a call of this process, also if nobody listens
-// for that: if callers settle all tasks in transactions of their own, the leases would pile up. It
-// does so when there are twice as many as were left the last time.
+// checkLeases forgets leases that did not end by a call of this process, even without listeners:
+// if callers settle all tasks in transactions of their own, the leases would pile up. It does so
+// when there are twice as many as the last check has left.
 func (u *unit) checkLeases() {
 	if len(u.q.ownLeases) > u.q.leasesToCheck {
 		u.findLostLeases()
@@ -221,8 +221,8 @@ func (u *unit) checkLeases() {
 	}
 }
 
-// findLostLeases notes which leases of this process others have ended. Of a task that is gone it
-// tells that it was deleted, for that is by far the most likely.
+// findLostLeases notes which leases of this process others have ended. It
+// reports a task that is gone as deleted, because that is by far the most likely end.
 func (u *unit) findLostLeases() {
 	still, seen := map[uint64]uint64{}, map[uint64]bool{}
 	for _, h := range u.q.ownLeases {

@@ -93,7 +93,7 @@ func (w *wants) forDriver(q *queue) *Plan {
 	return p
 }
 
-// ranges returns what is to be read of a queue of which so much is known.
+// ranges returns the ranges to read in a queue with that head.
 func (w *wants) ranges(q *queue, h *Head) (ranges []Range) {
 	if w.Take > 0 {
 		ranges = append(ranges, ReadyRange(w.Filter, w.Take))
@@ -142,16 +142,15 @@ const (
 // maxCalls is how many calls share a transaction at most, so that none takes long.
 const maxCalls = 512
 
-// committer puts calls that are made at the same time into one transaction. As long as calls are
-// pending, a goroutine runs them: what comes during one transaction is the next one.
+// committer puts calls that are made at the same time into one transaction. While calls are
+// pending, a goroutine runs them: calls that come during one transaction run in the next.
 //
-// A caller whose context is done waits no more. If its call has not run, it never will. If it is
-// running, the transaction is ended, and the others' calls run again without it, because what a
-// call reads and writes of its caller's must not change under it. If it is being committed, the
-// caller waits for commitTime. Then it leaves the call to the others and is told that it is not
-// known whether it was done; what it has taken is handed back. Only a call that binds something of
-// this process to what it has done waits even then. And when all callers have left, the
-// transaction is ended, whatever it waits for.
+// A caller whose context is done stops waiting. If its call has not run, it never will. If it is
+// running, the committer ends the transaction and runs the other calls again without it, because
+// the caller may change memory that the call reads and writes. If it is being committed, the
+// caller waits for commitTime, and then gets ErrUnknown; the tasks of the call are handed back.
+// Only a call that binds state of this process to its result waits even then. When all callers
+// have left, the committer ends the transaction, whatever it waits for.
 type committer struct {
 	store *Store
 

@@ -6,8 +6,8 @@ import (
 )
 
 // dryRun is a View in which the rules see what they write, but nothing of it gets into the
-// database, and nothing is locked. So the rules themselves find out what takes would do. Counts
-// and what View tells of keys are as they were before.
+// database, and nothing is locked. So the rules themselves compute the results of takes. Counts
+// and KeyStats do not change.
 type dryRun struct {
 	View
 	head   *Head
@@ -46,8 +46,8 @@ func (t *dryRun) Fetch(ranges ...Range) error {
 	return t.View.Fetch(ranges...)
 }
 
-// stored returns the range to read from the database: with so many more rows that enough are left
-// without those that were written here.
+// stored returns the range to read from the database: with a greater limit, so that enough rows
+// are left without the rows written here.
 func (t *dryRun) stored(r Range) Range {
 	r.Payload, r.Lock = false, NoLock
 	if r.Limit > 0 {
@@ -102,7 +102,7 @@ func (o *overlay[R]) Delete(r *R) error {
 	return nil
 }
 
-// Sweep does nothing: what is only out of date is in nobody's way.
+// Sweep does nothing, because outdated rows do no harm.
 func (o *overlay[R]) Sweep(Range) error { return nil }
 
 func (o *overlay[R]) Scan(r Range) ([]*R, error) {

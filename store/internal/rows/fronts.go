@@ -9,10 +9,10 @@ import (
 
 // In a queue with kinds, KeepPlace or MaxInFlightPerKey, or in which a key was ever paused or
 // waited, only the front of each line is in the index of ready tasks: its first task, which has
-// the turn of the line, and the first task of each further kind, which shares it. A task that was
-// handed back with its turn is there too, and is no part of the line. All others are parked: they
-// have no turn. So a take passes over no task that it may not have, and blocking or freeing a key
-// changes few rows. The invariant, whenever updateFront returns:
+// the turn of the line, and the first task of each further kind, which shares it. The front also
+// has tasks that were handed back with their turns, which are no part of the line. All others are
+// parked: they have no turn. So a take passes over no task that it may not have, and blocking or
+// freeing a key changes few rows. The invariant, whenever updateFront returns:
 //
 //   - The tasks of further kinds share a turn of the line that is not after its current turn. They
 //     may be Takeable when others would not be: see isNext.
@@ -58,8 +58,8 @@ func (u *unit) updateFront(changed *Row, how change, turn account.Account) {
 	}
 }
 
-// isBehind reports whether a ready task of the same line, or one that was handed back to it, has an
-// earlier place.
+// isBehind reports whether another ready task of the line, handed back or not, has an earlier
+// place.
 func (u *unit) isBehind(r *Row) bool {
 	front, _, rest := u.line(r.line())
 	isBefore := func(o *Row) bool { return o.Place < r.Place }
@@ -335,7 +335,7 @@ func (u *unit) setTakeable(r *Row, takeable bool) {
 	u.writeTurn(r)
 }
 
-// writeTurn writes a task with a new turn, or one that was hidden or shown.
+// writeTurn writes a task that got a new turn, or was hidden or shown.
 func (u *unit) writeTurn(r *Row) {
 	u.update(r)
 	u.moved[r.ID] = r

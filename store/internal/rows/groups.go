@@ -87,8 +87,7 @@ func (u *unit) endTasks(w *work, n int) (done bool) {
 	})
 }
 
-// deleteGroup deletes the next n tasks of a group of which the row is gone, so nothing comes of
-// it.
+// deleteGroup deletes the next n tasks of a group. The row of the group is gone, so it has no end.
 func (u *unit) deleteGroup(w *work, n int) (done bool) {
 	u.purges = true
 	defer func() { u.purges = false }()

@@ -34,8 +34,7 @@ func (b *backend) Take(ctx context.Context, by *driver.Taker, into []driver.Reco
 // maxLooks is how often a take looks for tasks at most, if all that there are are left to others.
 const maxLooks = 8
 
-// leftToOthers tells whether nothing was taken because other processes probably take what there
-// is.
+// leftToOthers reports whether nothing was taken because other processes probably take the tasks.
 func (u *unit) leftToOthers(f Filter) bool {
 	return u.q.limitsInFlight && u.q.store.traits.Optimistic && !u.plan.Exclusive &&
 		!u.stopped() && must(u.v.AnyReady(f))
@@ -58,9 +57,8 @@ func (w *wants) take(q *queue, consumer driver.Handle, filter Filter, n int) {
 	}
 }
 
-// takeSome takes as many tasks as there are records, or all that there are. Each is written before
-// the next one is looked for, so none is found twice, and one that makes its key busy hides the
-// others of that key.
+// takeSome takes up to len(into) tasks. It writes each before it looks for the next one, so it
+// finds none twice, and a task that brings its key to the limit hides the others of that key.
 func (u *unit) takeSome(consumer driver.Handle, filter Filter, into []driver.Record) (n int, err error) {
 	c, err := u.ownConsumer(consumer)
 	if err != nil {
@@ -102,8 +100,8 @@ func (b *backend) TakeID(ctx context.Context, consumer driver.Handle, id driver.
 	return record, err
 }
 
-// poll has those who wait from now on look for what others do. A lease that others have taken
-// before may end before the first poll, so its end is read now.
+// poll makes this process look for changes of others for its waiting callers. A lease of another
+// process may end before the first poll, so poll reads the next such end now.
 func (u *unit) poll() {
 	if u.q.pollAt.Load() == 0 {
 		u.schedule(must(u.v.Times(u.keysWait())).Wake)
@@ -126,11 +124,11 @@ func (b *backend) Settle(ctx context.Context, lease driver.Lease, how driver.Set
 	return state, err
 }
 
-// SettleAndTakeOne implements [driver.Backend]. Once the task is settled the call has happened,
-// and must not fail because nothing can be taken: who is told that it failed would settle again.
-// So an error of the take, whose consumer may be over, is dropped; the next Take returns it. If
-// the settling has left work to other transactions, nothing can be taken before that is done, so
-// the take has one of its own.
+// SettleAndTakeOne implements [driver.Backend]. Once the task is settled, the call must not fail
+// because no task can be taken: its caller would settle again. So an error of the take, whose
+// consumer may be over, is dropped; the next Take returns it. If the settlement has left work to
+// other transactions, no task can be taken before that is done, so the take has a transaction of
+// its own.
 func (b *backend) SettleAndTakeOne(
 	ctx context.Context, lease driver.Lease, how driver.Settlement, by *driver.Taker,
 ) (state driver.State, next driver.Attempt, err error) {

@@ -204,7 +204,7 @@ func (u *unit) deliver() {
 	for _, notify := range u.notices {
 		notify(all)
 	}
-	for _, l := range u.over { // after the notices, which check what was reported before
+	for _, l := range u.over { // after the notices, which check earlier reports
 		if id := uint64(l.ID); q.ownLeases[id].lease == l.Number {
 			delete(q.ownLeases, id)
 		}

@@ -11,9 +11,9 @@ import (
 // The zero value knows nothing.
 //
 // The invariant: its rows are the first that can be taken and pass the filter, in order, and no
-// other one is between them; if all is true there are no others. So whoever changes the order
-// moves tasks in it, or forgets all of it. A task that comes after its last row is left out,
-// because unknown ones may come before it.
+// other one is between them; if all is true there are no others. So a change of the order
+// moves tasks in it, or drops all of it. A task behind its last row is left out, because unknown
+// ones may come before it.
 type readAhead struct {
 	filter Filter
 	rows   []*Row

@@ -19,7 +19,7 @@ func (u *unit) rebuild() {
 	u.do(&work{What: giveTurns})
 }
 
-// recountKeys counts the tasks of all keys anew. It is not called where a transaction may write
+// recountKeys counts the tasks of all keys again. It is not called where a transaction may write
 // only few rows.
 func (u *unit) recountKeys() {
 	u.do(&work{What: forgetCounts})
@@ -29,7 +29,7 @@ func (u *unit) recountKeys() {
 // forgetCounts forgets how many tasks the next n keys have. If the queue is rebuilt their buckets
 // are full again, because what they lack may have been for another rate.
 func (u *unit) forgetCounts(w *work, n int) (done bool) {
-	u.saveKeys() // what is paused or waits
+	u.saveKeys() // with their pauses and waits
 	keys := must(u.v.Keys().Scan(Range{Index: KeyName, From: Tuple{string(w.Name)}, Limit: n}))
 	for _, k := range keys {
 		if u.isLarge() {
@@ -89,8 +89,8 @@ func (u *unit) reset(r *Row) {
 	u.update(r)
 }
 
-// hasUsedTurn tells whether a task is taken and has used its turn. One that was taken by its id
-// has not.
+// hasUsedTurn reports whether a task is taken and has used its turn. A task that was taken by its
+// id has not.
 func (r *Row) hasUsedTurn() bool {
 	return r.State == driver.Taken && r.Round != 0
 }

@@ -25,7 +25,7 @@ func (u *unit) checkRoom(n *driver.New) *fairq.FullError {
 // updateCrowded makes the queue count the tasks of each key as soon as one may be over its share,
 // and stops that when the queue is only half as full. So as long as there is room for everybody,
 // the rows of keys are neither read nor written; and as the two limits differ, all keys are
-// counted anew only rarely.
+// rarely counted again.
 func (u *unit) updateCrowded(counted int) {
 	s := u.q.settings
 	crowded := life.Crowded(&s.Settings, counted)
@@ -41,7 +41,7 @@ func (u *unit) updateCrowded(counted int) {
 	u.recountKeys()
 }
 
-// noteRoom notes that there is room if a task goes from a state that counts to one that does not.
+// noteRoom reports room if a task leaves a state that counts for a state that does not.
 func (u *unit) noteRoom(r *Row, to driver.State) {
 	if s := &u.q.settings; s.KeyCapacity < fairq.MaxLen && s.Counts(r.Was) && !s.Counts(to) {
 		u.notify(func(n driver.Notifier) { n.Room(r.Key) })

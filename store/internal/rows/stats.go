@@ -61,14 +61,14 @@ func (b *backend) KeyStats(ctx context.Context, n int) (stats []driver.KeyStat, 
 				Buried: k.Tasks[driver.Buried], Held: k.Tasks[driver.Held], Paused: k.Paused, Oldest: timeOf(k.Oldest),
 			})
 		}
-		u.tellWaits(stats)
+		u.addWaits(stats)
 		return nil
 	}})
 	return stats, err
 }
 
-// tellWaits tells until when keys wait.
-func (u *unit) tellWaits(stats []driver.KeyStat) {
+// addWaits fills in WaitsUntil.
+func (u *unit) addWaits(stats []driver.KeyStat) {
 	if !u.keysWait() {
 		return
 	}

@@ -22,8 +22,8 @@ import (
 type Options struct {
 	MaxPayload int           // bytes
 	History    time.Duration // how long tasks that are gone are remembered; 0 means not at all
-	Poll       time.Duration // how often somebody who waits looks for what others have done
-	Timeout    time.Duration // how long a transaction may take; 0 means that the database sees to it
+	Poll       time.Duration // the interval in which waiting callers look for changes of others
+	Timeout    time.Duration // the longest time of a transaction; 0 leaves that to the database
 }
 
 // Store is a [driver.Store] that keeps its queues in a database.
@@ -62,8 +62,8 @@ func (s *Store) context(ctx context.Context) (context.Context, context.CancelFun
 	return context.WithTimeout(ctx, s.options.Timeout)
 }
 
-// queue is a queue as this process knows it. All that have it open here share it. What its
-// transactions know of it belongs to the one that runs: the committer runs one at a time.
+// queue is the state of a queue in this process, which all its Queues share. The state of its
+// transactions belongs to the running one, because the committer runs one at a time.
 type queue struct {
 	store     *Store
 	committer *committer
@@ -74,11 +74,11 @@ type queue struct {
 	mode
 	joined bool // it stands for the queue in a transaction of the caller's
 
-	mu     sync.Mutex        // protects what follows; nothing is called under it
-	openBy []driver.Notifier // of all who have it open here; never changed in place
-	stats  driver.Stats      // counters; only the transaction that runs changes them
+	mu     sync.Mutex        // protects openBy and stats; nothing is called under it
+	openBy []driver.Notifier // of the Queues of this process; never changed in place
+	stats  driver.Stats      // counters; only the running transaction changes them
 
-	// What follows is used by the transaction that runs, and changed once it is committed.
+	// The running transaction uses the following fields, and changes them after its commit.
 
 	ownConsumers map[string]*ownConsumer // by name: the consumers of this process
 	names        map[uint64]string       // of these, by number
@@ -118,10 +118,12 @@ type settings struct {
 	Work    []work `json:",omitempty"` // that is to be done before anything else
 }
 
-// settings returns those of a new queue. With RejectOverShare, one that may not write many rows at
-// once counts by key from the beginning: it could not begin when there are many keys.
+// settings returns the settings of a new queue. With RejectOverShare, a store that may not write
+// many rows at once counts by key from the beginning, because it could not begin when there are
+// many keys.
 func (s *Store) settings(wanted driver.Settings) settings {
-	return settings{Settings: wanted, Crowded: wanted.WhenFull == fairq.RejectOverShare && s.traits.MaxWrites > 0}
+	crowded := wanted.WhenFull == fairq.RejectOverShare && s.traits.MaxWrites > 0
+	return settings{Settings: wanted, Crowded: crowded}
 }
 
 // mode is what follows from the settings.
@@ -142,7 +144,8 @@ func (store *Store) modeOf(s *settings) mode {
 		costs:          s.Quantum > 0,
 	}
 	m.frontsOnly = s.Fronts || s.KeepPlace || m.limitsInFlight
-	m.countsKeys = s.KeepPlace && !m.limitsInFlight && store.traits.Optimistic || s.KeyCapacity < s.Capacity || s.Crowded
+	m.countsKeys = s.KeepPlace && !m.limitsInFlight && store.traits.Optimistic ||
+		s.KeyCapacity < s.Capacity || s.Crowded
 	m.putsBehind = m.frontsOnly && !m.countsKeys && !store.traits.Exclusive &&
 		(m.limitsInFlight || !store.traits.Optimistic)
 	m.exclusive = m.newcomersJoin || m.costs || s.Capacity < fairq.MaxLen ||
@@ -151,15 +154,15 @@ func (store *Store) modeOf(s *settings) mode {
 	return m
 }
 
-// alternates reports whether each task of a key of that weight has a round to itself, after the
-// one that is served.
+// alternates reports whether each ready task of a key of that weight has a round to itself, after
+// the round being served.
 func (m *mode) alternates(weight int) bool { return weight == 1 && !m.costs && !m.newcomersJoin }
 
-// byKey tells whether more is asked of each key than the last round of its lines.
+// byKey reports whether changes need more of a key than the last round of its lines.
 func (m *mode) byKey() bool { return m.frontsOnly || m.countsKeys }
 
-// keepsHead reports whether all who write to the queue enter it exclusively, and what is known of
-// it is worth keeping.
+// keepsHead reports whether all transactions that write to the queue enter it exclusively, and its
+// head is worth keeping.
 func (q *queue) keepsHead() bool {
 	return q.store.traits.Exclusive || q.frontsOnly && q.exclusive && !q.store.traits.Optimistic
 }
@@ -188,14 +191,14 @@ type ownLease struct {
 	consumer  uint64
 	key       string
 	group     string
-	cancelled bool // those who listen were told that its group is cancelled
+	cancelled bool // the listeners got the EventCancel
 }
 
 func (l ownLease) asLease() driver.Lease {
 	return driver.Lease{ID: driver.ID(l.id), Number: l.lease}
 }
 
-// openerPrefix begins the names of consumers that stand for those who have the queue open.
+// openerPrefix begins the names of consumers that stand for open Queues.
 const openerPrefix = "\x00open "
 
 // Open implements [driver.Store].
@@ -398,8 +401,8 @@ func (u *unit) needFronts() {
 	}
 }
 
-// changeSettings gives the queue other settings. If these are such that rows must be others, it
-// has all of them written anew.
+// changeSettings gives the queue other settings. If these need other rows, it
+// makes the queue write all of them again.
 func (u *unit) changeSettings(wanted driver.Settings) {
 	was, mode, to := u.q.settings, u.q.mode, u.q.store.settings(wanted)
 	to.Fronts = was.Fronts

@@ -12,7 +12,7 @@ import (
 // An Index is one of those of one of the tables of a queue.
 type Index uint8
 
-// The indexes. What is in brackets are their fields, and which rows are in them if not all are.
+// The indexes, with their fields in brackets, and the rows in them, if these are not all.
 const (
 	TaskID        Index = iota // (id), the primary key
 	TaskUniqueKey              // (unique key) that have one; no two rows have the same
@@ -123,8 +123,8 @@ var (
 	}
 )
 
-// waitsLong tells whether tasks in that state are in TaskState. Those that are ready or taken are
-// not, or each Put, Take and Ack would write to it.
+// waitsLong reports whether tasks in that state are in TaskState. Ready and taken tasks are not,
+// or each Put, Take and Ack would write to it.
 func waitsLong(s driver.State) bool { return s != driver.Ready && s != driver.Taken }
 
 // inLine reports whether a task is at the front of a line, or behind it.
@@ -219,7 +219,8 @@ func (s Schema[R]) Select(r *Range, rows iter.Seq[*R]) (in []*R) {
 	return in
 }
 
-// holds tells whether a place in the index, of which so many fields are a prefix, is in the range.
+// holds reports whether a place in the index is in the range. prefix is the number of fields in
+// its prefix.
 func (r *Range) holds(at Tuple, prefix int) bool {
 	of := func(p Tuple) bool { return at.Compare(p) == 0 }
 	rest := at[prefix:]

@@ -25,8 +25,8 @@ type Queue struct {
 	Settings []byte
 }
 
-// Row is a task. If one that was Ready becomes Taken, only what [Row.SetTaken] sets changes in the
-// same Put.
+// Row is a task. If a Ready task becomes Taken, that Put changes only the fields that
+// [Row.SetTaken] sets.
 type Row struct {
 	ID          uint64
 	Key         string
@@ -43,42 +43,42 @@ type Row struct {
 	Deadline    int64
 	Metadata    string // as JSON; "" means none
 
-	// What follows changes.
+	// The following fields change.
 
 	Group    string
 	State    driver.State
 	Takeable bool   // it is in an index of ready tasks
-	Front    Front  // where it is in its line, if it is Ready
+	Front    Front  // its place in its line, if it is Ready
 	Hidden   bool   // it is not Takeable only because its key is blocked
-	Round    uint64 // that of its turn, or of the one that it was taken by; 0 if it has none
-	Used     uint64 // what its line has used of its share of that round before it
-	Seq      uint64 // its Place if it has a Round: the order within that
+	Round    uint64 // the round of its turn, or of its last used turn; 0 without one
+	Used     uint64 // the part of the share of that round that its line has used before it
+	Seq      uint64 // its Place if it has a Round: the order within the round
 	Gap      bool   // the turn of the next task of its line may be too late
 	Returned bool   // it was handed back with its turn
 	Untried  bool   // see life.Task
 	Place    uint64 // its place among the tasks of its key
-	Since    uint64 // a number from when it got into its state; that of its lease if Taken
-	Consumer uint64 // who holds it, if it is taken
+	Since    uint64 // a number of its change of state; the number of its lease if Taken
+	Consumer uint64 // that holds it, if it is taken
 	Attempts int
 	ReadyAt  int64
 	Until    int64
 	Expires  int64
-	Wake     int64 // when something is due for it, 0 for never
+	Wake     int64 // the time of its next due change, 0 for never
 	Err      *driver.Error
 
-	// Was is the State that the row was read or written with last, 0 if it is new. Calls sets it.
-	// A driver that must find the index entries of the old row keeps what it has read itself: of
-	// a row there can be several copies, and another one may have been written since.
+	// Was is the State with which the row was last read or written, 0 if it is new. Calls sets it. A
+	// driver that must find the index entries of the old row keeps that row itself, because there
+	// can be several copies of a row, and another one may have been written since.
 	Was driver.State
 }
 
-// Front says where in its line a task is that is Ready, in a queue with fronts: see fronts.go.
+// Front is the place of a ready task in its line, in a queue with fronts: see fronts.go.
 type Front uint8
 
 // These are in the order of TaskKinds.
 const (
 	NoFront Front = iota // the queue has no fronts
-	Shares               // its turn is one of its line's as it once was, for those who take its kind only
+	Shares               // it has a current or old turn of its line, for takers of its kind
 	Parked               // it has no turn
 	AtFront              // it has a turn of its own
 )
@@ -150,7 +150,7 @@ type Outcome struct {
 	Result    Result
 	Err       *driver.Error // if Result is Failed
 	Until     int64         // not 0
-	Written   uint64        // the driver's, for View.Ended; not copied from what is put
+	Written   uint64        // the driver's, for View.Ended; Put does not copy it
 }
 
 // Ended is a row of the table of tasks that are gone, for queues that have a history. An ID can be
@@ -167,7 +167,7 @@ type Ended struct {
 	Until             int64 // when it is forgotten
 }
 
-// Result tells in which way a task ended.
+// Result is the kind of a task's end.
 type Result uint8
 
 // The results.

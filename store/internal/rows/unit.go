@@ -117,7 +117,7 @@ func (u *unit) save() {
 		delete(u.head.readyTasks, key)
 	}
 	if !u.q.store.traits.Exclusive && len(u.head.readyTasks) > maxKnownKeys/2 {
-		clear(u.head.readyTasks) // now, so that those that prepare reads stay
+		clear(u.head.readyTasks) // now, so that the next ones of prepare stay
 	}
 	if u.headChanged {
 		check(u.v.Save())

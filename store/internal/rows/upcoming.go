@@ -15,8 +15,8 @@ func (b *backend) Upcoming(ctx context.Context, n int) (upcoming []driver.Upcomi
 	return upcoming, err
 }
 
-// upcoming takes n tasks in a dry run, and returns what is known of those that are still ready:
-// the dry run locks nothing, so others may have taken some meanwhile.
+// upcoming takes n tasks in a dry run, and returns the tasks that are still ready: the dry run
+// locks nothing, so others may have taken some since.
 func (u *unit) upcoming(n int) (upcoming []driver.UpcomingTask) {
 	t := u.dryRun(n)
 	t.prepare()

@@ -96,8 +96,8 @@ func (u *unit) doSome(w *work) (done bool) {
 	return done
 }
 
-// doPage does the next part of a work, which is about n tasks at most, and tells whether that was
-// the last one.
+// doPage does the next part of a work, for at most n tasks, and reports whether that was the last
+// one.
 func (u *unit) doPage(w *work, n int) (done bool) {
 	switch w.What {
 	case beginGroup:
