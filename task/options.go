@@ -183,12 +183,12 @@ type PutOptions struct {
 	// have the same name at the same time.
 	UniqueKey string
 
-	// With Replace, the task takes the place of the task with its UniqueKey, if that is ready, delayed
-	// or held: that task gets the new payload, delay, TTL, deadline, TTR, MaxAttempts, metadata and
-	// cost, no attempts and no error. It keeps its id, which Put returns, and its place. A different
-	// Priority, or with a Quantum a different Cost, puts it behind all others of its key. With a Delay
-	// the last Put decides when the task is ready. Put returns [ErrDuplicate] if the task is taken;
-	// see also [ErrReplace].
+	// With Replace, the task takes the place of the task with its UniqueKey, if that is ready,
+	// delayed or held: that task gets the new payload, delay, TTL, deadline, TTR, MaxAttempts,
+	// metadata and cost, no attempts and no error. It keeps its id, which Put returns, and its
+	// place. A different Priority, or with a Quantum a different Cost, puts it behind all others
+	// of its key. With a Delay the last Put decides when the task is ready. Put returns
+	// [ErrDuplicate] if the task is taken; see also [ErrReplace].
 	Replace bool
 
 	// Group holds the task back until Queue.StartGroup. Role is its role in the group.

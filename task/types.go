@@ -166,7 +166,7 @@ const (
 	EventPut     EventType = driver.EventPut
 	EventTake    EventType = driver.EventTake    // it was taken
 	EventAck     EventType = driver.EventAck     // it is done, and gone
-	EventRelease EventType = driver.EventRelease // handed back: ready or delayed, or EventBury follows
+	EventRelease EventType = driver.EventRelease // handed back: it waits, or EventBury follows
 	EventBury    EventType = driver.EventBury    // it is buried
 	EventKick    EventType = driver.EventKick    // it was buried, and is ready
 	EventDelete  EventType = driver.EventDelete  // deleted, discarded or cancelled with its group

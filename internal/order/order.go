@@ -20,8 +20,8 @@
 //	no task for a filter              | its share of one round
 //	a task leaves otherwise           | has the same turn; without tasks none
 //	a task is handed back untried     | has the same turn; the task has its old turn for itself, and
-//	                                  | takes it along when it leaves. With KeepPlace that is so only
-//	                                  | if no ready task of the line has an earlier place
+//	                                  | takes it along when it leaves. With KeepPlace it has that
+//	                                  | only if no ready task of the line has an earlier place
 //	a task comes back otherwise,      | is as after any task that becomes ready
 //	or with another priority          |
 //	its key is paused, waits or is    | has the same turn, which is passed over. When the key may go

@@ -107,8 +107,8 @@ type Backend interface {
 	// With New.Replace, a task with the UniqueKey that is not taken is changed as by Amend, and Put
 	// returns its id.
 	//
-	// Errors: a *FullError, ErrDuplicate, ErrReplace, ErrGroupCancelled; a *FieldError, and nothing is put, if
-	// the Store cannot put that many tasks at once.
+	// Errors: a *FullError, ErrDuplicate, ErrReplace, ErrGroupCancelled; a *FieldError, and
+	// nothing is put, if the Store cannot put that many tasks at once.
 	Put(ctx context.Context, tasks []New, ids []ID) (n int, evicted []Record, err error)
 
 	// PutOne is Put for one task. It returns the evicted task, nil if there is none.
@@ -185,8 +185,8 @@ type Backend interface {
 	Change(ctx context.Context, id ID, change Change, unlessTaken bool, reason *Error) error
 
 	// Amend changes a task that is not taken, and reports an EventChange. A task with another
-	// priority is behind all of its key. Errors: ErrNotFound, ErrTaken, and a *FieldError for an Amendment.Delay
-	// if the task is held or buried, and for a payload that is too long.
+	// priority is behind all of its key. Errors: ErrNotFound, ErrTaken, and a *FieldError for an
+	// Amendment.Delay if the task is held or buried, and for a payload that is too long.
 	Amend(ctx context.Context, id ID, a Amendment) error
 
 	// Pause stops or resumes the taking of tasks: of all if key is nil, else of one key. Resuming a

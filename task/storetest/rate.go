@@ -72,7 +72,7 @@ var rateCases = []testCase{
 			func(l *lease) { l.fail(errOops) },
 			func(l *lease) { l.snooze(0) },
 			func(l *lease) { e.ok(l.Repeat(ctx, 0)) },
-			func(l *lease) { e.ok(l.HoldKey(ctx, errOops, 1)); time.Sleep(1) },
+			func(l *lease) { e.ok(l.HoldKey(ctx, errOops, 1)); time.Sleep(time.Nanosecond) },
 			func(*lease) { time.Sleep(100 * time.Millisecond) },
 		} {
 			o := perSecond(1)

@@ -151,7 +151,7 @@ var uniqueKeyCases = []testCase{
 			waits := q.taking()
 			time.Sleep(5*second - 1)
 			waits.waits()
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			l := got(waits, "a8")
 			wait.waits()
 			again := task.PutOptions{UniqueKey: "x", Replace: true}

@@ -217,7 +217,10 @@ func (u *unit) findEnds() {
 func (u *unit) checkLeases() {
 	if len(u.q.ownLeases) > u.q.leasesToCheck {
 		u.findLostLeases()
-		u.onCommit(func() { u.q.leasesToCheck = 2*len(u.q.ownLeases) + pageSize })
+		u.onCommit(func() { // deliver deletes the leases in over after this
+			left := max(0, len(u.q.ownLeases)-len(u.over))
+			u.q.leasesToCheck = 2*left + pageSize
+		})
 	}
 }
 
