@@ -19,46 +19,46 @@ import (
 
 // Options configure a Monitor. The zero value of each field is its default.
 type Options struct {
-	// Actions allows things to be done, and not only shown. It is called for each request that
-	// would do something, by the goroutine of that request, and tells whether it may: whether who
-	// has sent it is known and has the right to. It is also called for each action that there is when
-	// the sources are listed, without a Key, ID, Kind and Reason: the page has buttons for those that
-	// may be. nil means that nothing is done for anybody.
+	// Actions permits actions. Each request for an action calls it, in its own goroutine, and is
+	// refused unless it returns true: it must check that the sender is known and has the right. The
+	// list of sources calls it too, once for each possible action, without Key, ID, Kind and Reason,
+	// and the page has a button for each permitted action. nil permits none.
 	//
-	// An action is a POST to /v1/queues/{name}/actions/{action}, with a form of 64 KiB at most: id
-	// is that of a task; key, kind and reason are as they are shown. The answer is {"done": n}, and
-	// {"done": n, "more": true} if 30 seconds were not enough for all.
+	// An action is a POST to /v1/queues/{name}/actions/{action}, with a form of at most 64 KiB: id is
+	// the id of a task; key, kind and reason are in the form of the page. The response is
+	// {"done": n}, or {"done": n, "more": true} if 30 seconds were too short for all.
 	//
-	//	kick        id   a buried task is made ready
-	//	kick-all         all that are buried are, of a key, kind and reason if these are given
-	//	bury        id   a task is buried, unless somebody has it
-	//	delete      id   a task is deleted, unless somebody has it
-	//	delete-all       all that are buried are, as with kick-all
-	//	drop-key    key  the items of a key are removed, of tasks those that nobody has
-	//	pause            nothing is taken any more; what runs goes on
-	//	resume           this ends
-	//	pause-key   key  no task of a key is taken any more
-	//	resume-key  key  this ends
+	//	kick        id   makes a buried task ready
+	//	kick-all         makes all buried tasks ready, or those of a key, kind and reason
+	//	bury        id   buries a task that is not taken
+	//	delete      id   deletes a task that is not taken
+	//	delete-all       deletes all buried tasks, or those of a key, kind and reason
+	//	drop-key    key  removes the items of a key, or its tasks that are not taken
+	//	pause            stops the taking of tasks; running ones go on
+	//	resume           undoes pause
+	//	pause-key   key  stops the taking of a key's tasks
+	//	resume-key  key  undoes pause-key
 	//
-	// All are there for task queues, pause and resume for pools, and drop-key for FairQueues: what
-	// it removes is gone, and the program is not told. A FairQueue cannot be paused, for it hands
-	// out to whoever asks; the pool.Workers that drain it can.
+	// Task queues have all actions, pools pause and resume, and FairQueues drop-key, which removes
+	// items without a notice to the program. A FairQueue cannot be paused, because it gives an item
+	// to every caller; but the pool.Workers that drain it can.
 	//
-	// Requests that a browser sends for a page of another origin are refused, whatever Actions
-	// would say, see [net/http.CrossOriginProtection]. It does not see through a foreign name that
-	// points to this address, so an Actions that trusts everybody looks at least at r.Host.
+	// A Monitor refuses requests that a browser sends for a page of another origin, whatever Actions
+	// returns, see [net/http.CrossOriginProtection]. That does not detect a foreign name that points
+	// to this address, so an Actions that trusts everybody must at least check r.Host.
 	Actions func(r *http.Request, a Action) bool
 
-	// TrustedOrigins are origins such as "https://ops.example.com" whose pages may send actions, where a
-	// proxy changes the Host of requests: see docs/operating.md. New panics if one makes no sense.
+	// TrustedOrigins are origins such as "https://ops.example.com" whose pages may send actions,
+	// where a proxy changes the Host of requests: see docs/operating.md. New panics if one is
+	// invalid.
 	TrustedOrigins []string
 
-	// Logger is told of each action: at level Info if it was done, at level Warn if it was refused
-	// or has failed. nil means [slog.Default].
+	// Logger logs each action: at level Info if it was done, at level Warn if it was refused or has
+	// failed. nil means [slog.Default].
 	Logger *slog.Logger
 }
 
-// Monitor shows sources. All methods may be called at any time by any goroutine.
+// Monitor shows sources. All methods are safe for concurrent use.
 type Monitor struct {
 	sources atomic.Pointer[[]*Source]
 	options Options
@@ -97,8 +97,8 @@ var parts = map[string]part{
 	"actions":  (*Monitor).act,
 }
 
-// New returns a Monitor of some sources, in the order in which they are to be shown. nil options
-// are the defaults. It panics if two sources have the same name.
+// New returns a Monitor that shows the sources in this order. nil options mean the defaults. New
+// panics if two sources have the same name.
 func New(options *Options, sources ...*Source) *Monitor {
 	m := &Monitor{}
 	if options != nil {
@@ -123,8 +123,7 @@ func nothing(w http.ResponseWriter, r *http.Request) {
 	fail(w, http.StatusNotFound, "there is nothing at %s", shown(r.URL.Path))
 }
 
-// Show shows these sources from now on, instead of those that it has shown. Pages that are open follow.
-// It panics if two sources have the same name.
+// Show replaces the sources. Open pages follow. Show panics if two sources have the same name.
 func (m *Monitor) Show(sources ...*Source) {
 	for i, s := range sources {
 		if slices.ContainsFunc(sources[:i], func(other *Source) bool { return other.name == s.name }) {
@@ -135,8 +134,8 @@ func (m *Monitor) Show(sources ...*Source) {
 	m.sources.Store(&sources)
 }
 
-// Run looks at all sources every ten seconds until ctx is done, so that a page which is opened shows
-// the last hour. Without it a Monitor knows only what was looked at.
+// Run reads all sources every ten seconds until ctx is done, so that a newly opened page shows the
+// last hour. Without Run a Monitor keeps only the reads for its clients.
 func (m *Monitor) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		for _, s := range *m.sources.Load() {
@@ -149,7 +148,8 @@ func (m *Monitor) Run(ctx context.Context) {
 	}
 }
 
-// look has all sources looked at whose turn it is, and waits for that, but no longer than a timeout.
+// look has all sources looked at whose turn it is, and waits for that, but no longer than a
+// timeout.
 func (m *Monitor) look(ctx context.Context, timeout time.Duration) (sources []*Source) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
