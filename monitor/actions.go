@@ -17,7 +17,7 @@ import (
 // Action is something that a request would do.
 type Action struct {
 	Source string  // the name of the source
-	Name   string  // one of those that [Options.Actions] lists
+	Name   string  // an action of [Options.Actions]
 	Key    string  // as it is shown
 	ID     task.ID // of a task
 	Kind   string  // as it is shown; of kick-all and delete-all, as are Key and Reason, empty for any
@@ -88,7 +88,7 @@ func (m *Monitor) try(w http.ResponseWriter, r *http.Request, s *Source, a *Acti
 	n, more, err = s.of.do(ctx, *a, s.known())
 	s.failures.Store(nil)
 	s.mu.Lock()
-	s.next = time.Time{} // who has done it sees at once what has come of it
+	s.next = time.Time{} // so that the sender sees the result at once
 	s.mu.Unlock()
 	switch {
 	case err == nil:
@@ -141,7 +141,7 @@ func (m *Monitor) read(w http.ResponseWriter, r *http.Request, s *Source, a *Act
 	if !m.options.Actions(r, *a) {
 		return http.StatusForbidden, errors.New("this is not allowed")
 	}
-	if _, _, err := s.sample(r.Context()); err != nil { // keys may be told from it
+	if _, _, err := s.sample(r.Context()); err != nil { // because it maps texts to keys
 		return http.StatusServiceUnavailable, err
 	}
 	return 0, nil
@@ -202,7 +202,7 @@ func (q *taskQueue[V]) do(ctx context.Context, a Action, last *sample) (n int, m
 	case a.Reason != "":
 		return q.each(ctx, o, a.Reason, q.KickID)
 	}
-	// Those that are buried now: one that fails again meanwhile is not kicked again and again.
+	// Count first, so that a task that fails again is not kicked again and again.
 	left, err := q.Count(ctx, o)
 	for err == nil && left > 0 {
 		var some int
@@ -224,7 +224,7 @@ func (q *taskQueue[V]) each(
 	return finished(ctx, n, err)
 }
 
-// finished returns what was done, of which more is left if ctx is done.
+// finished returns the result of an action. If ctx is done, more tasks may be left.
 func finished(ctx context.Context, n int, err error) (int, bool, error) {
 	more := err != nil && n > 0 && ctx.Err() != nil
 	if more {

@@ -36,7 +36,7 @@ func action(method, source, name string, form map[string]string) *http.Request {
 	return r
 }
 
-// mails is a queue with ten tasks, of which task 1 is buried and task 2 is taken.
+// mails is a queue with ten tasks. Task 1 is buried, and task 2 is taken.
 func mails(t *testing.T) *task.Queue[int] {
 	q, err := task.Open[int](t.Context(), new(memory.Store), "mails", nil)
 	require.NoError(t, err)
@@ -175,7 +175,7 @@ func TestRefusedActions(t *testing.T) {
 		require.Equal(t, http.StatusOK, status, header)
 	}
 
-	// What is in the address does not count: a link cannot do anything.
+	// Parameters in the address do not count, so a link cannot do anything.
 	r := action(http.MethodPost, "mails", "delete?id=6", nil)
 	check(on, r, http.StatusBadRequest, `id is ""; it must be that of a task, a whole number from 1`)
 }

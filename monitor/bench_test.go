@@ -15,9 +15,9 @@ import (
 	"github.com/fairq/fairq/task/memory"
 )
 
-// BenchmarkLook looks at queues of 1,000,000 items, and of as many tasks in memory. It tells how
-// long each of the calls takes that hold the lock of the queue: none of them holds it for longer
-// than that.
+// BenchmarkLook reads queues of 1,000,000 items, and of as many tasks in memory. It reports the
+// time of each call that locks the queue, an upper bound of the time for which the call holds the
+// lock.
 func BenchmarkLook(b *testing.B) {
 	for _, keys := range []int{1, 100, 1_000_000} {
 		q := fairq.New(userOf, &fairq.Options[string, work]{Capacity: fairq.Unbounded, TrackWait: true, CountKeys: 1000})

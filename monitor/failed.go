@@ -16,7 +16,7 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// Limits of what is read of buried tasks at a time, and of what is shown of one.
+// Limits of the buried tasks of one read, and of the shown parts of one task.
 const (
 	maxBuried  = 100
 	maxGroups  = 50
@@ -112,7 +112,7 @@ type taskRow struct {
 	Stack       string            `json:"stack,omitempty"` // of a panic, if this pool has seen it lately
 }
 
-// buriedOnes are tasks that are buried, as they are shown; what is empty is any.
+// buriedOnes selects buried tasks, by fields in the form of the page. An empty field means any.
 type buriedOnes struct {
 	key, kind, reason string
 	after             task.ID
@@ -194,7 +194,7 @@ func (q *taskQueue[V]) buried(ctx context.Context, which buriedOnes, last *sampl
 	return page, nil
 }
 
-// row returns what is shown of a task.
+// row returns a task in the form of the page.
 func (q *taskQueue[V]) row(t *task.Task[V], i *task.Info, shown func(string) string) buriedRow {
 	row := buriedRow{ID: uint64(t.ID), Key: keyText(t.Key), Attempts: t.Attempts, Created: i.Created}
 	if t.Kind != "" {
@@ -265,8 +265,8 @@ func (noTasks) buried(context.Context, buriedOnes, *sample, int) (*buriedPage, e
 
 func (noTasks) peek(context.Context, task.ID) (*taskRow, error) { return nil, task.ErrNotFound }
 
-// ofTasks returns a handler that answers with something that is read of tasks, one request after the
-// other.
+// ofTasks returns a handler that answers with something that is read of tasks, one request after
+// the other.
 func ofTasks(read func(ctx context.Context, s *Source, k keeper, r *http.Request, rest string) (any, error)) part {
 	return func(_ *Monitor, w http.ResponseWriter, r *http.Request, s *Source, rest string) {
 		k := s.keeper()

@@ -9,7 +9,7 @@ import (
 	"github.com/fairq/fairq"
 )
 
-// keyRow tells how a key is doing.
+// keyRow has the numbers of a key.
 type keyRow struct {
 	Key    string `json:"key"`
 	Len    int    `json:"len"`    // items queued; tasks that are ready, delayed or held; calls that wait
@@ -20,7 +20,7 @@ type keyRow struct {
 	WaitsUntil time.Time `json:"waits_until,omitzero"`
 	Weight     int       `json:"weight,omitempty"` // not of tasks
 
-	Cost      uint64        `json:"cost,omitempty"`          // of what is queued
+	Cost      uint64        `json:"cost,omitempty"`          // of the queued items
 	OldestAge time.Duration `json:"oldest_age_ns,omitempty"` // of items with TrackWait only
 
 	// Share is the part that the key has had of the service in the last minute, by cost if there
@@ -32,7 +32,7 @@ type keyRow struct {
 	Minute *minute      `json:"minute,omitempty"`
 
 	first bool            // it is among the first of an order
-	wait  fairq.Histogram // of what was delivered
+	wait  fairq.Histogram // of the delivered items
 }
 
 // keyOrders are the orders of rows, by the name that a request gives.
@@ -52,7 +52,7 @@ var keyOrders = map[string]func(a, b *keyRow) int{
 	},
 }
 
-// inOrder returns rows in an order; those that are the same in it, by backlog and age.
+// inOrder returns rows in an order. Backlog and age order rows that are equal in it.
 func inOrder(rows []keyRow, by string) []keyRow {
 	return slices.SortedFunc(slices.Values(rows), func(a, b keyRow) int {
 		return cmp.Or(keyOrders[by](&a, &b), cmp.Compare(b.Len, a.Len), cmp.Compare(b.OldestAge, a.OldestAge), cmp.Compare(a.Key, b.Key))
@@ -63,7 +63,7 @@ func inOrder(rows []keyRow, by string) []keyRow {
 type keyRows[K comparable] struct {
 	texts map[K]string
 	rows  map[string]*keyRow
-	keys  map[string]K // by text, also those that leave next
+	keys  map[string]K // by text, including those of the next items
 }
 
 // newKeyRows returns the rows of the first keys of some orders.
@@ -77,7 +77,7 @@ func newKeyRows[K comparable](orders ...[]fairq.KeyStat[K]) *keyRows[K] {
 	return t
 }
 
-// add fills in the row of a key. Of tasks, the order by service knows nothing but what was counted.
+// add fills in the row of a key. For tasks, the order by service has only counted events.
 func (t *keyRows[K]) add(s *fairq.KeyStat[K], first bool) {
 	row := t.of(s.Key)
 	row.Len, row.Taken, row.Buried = max(row.Len, s.Backlog), max(row.Taken, s.Taken), max(row.Buried, s.Buried)
@@ -110,7 +110,7 @@ func (t *keyRows[K]) of(key K) *keyRow {
 	return row
 }
 
-// unclear returns the keys that cannot be told from their texts.
+// unclear returns the keys whose texts do not determine them.
 func (t *keyRows[K]) unclear() map[string]any {
 	keys := map[string]any{}
 	for text, key := range t.keys {

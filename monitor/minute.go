@@ -14,7 +14,7 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// What is kept of earlier looks: of the last minute what was counted, and of an hour a few numbers.
+// A Monitor keeps counts of the last minute, and a few numbers of the last hour.
 const (
 	momentStep = 10 * time.Second
 	maxMoment  = 3 * time.Minute // for a source that is looked at once a minute
@@ -29,7 +29,7 @@ type counts struct {
 	Evicted uint64 `json:"evicted"`          // dropped to make room
 	Failed  uint64 `json:"failed,omitempty"` // tasks buried, attempts that failed for good
 	Lost    uint64 `json:"lost,omitempty"`   // leases
-	Cost    uint64 `json:"cost,omitempty"`   // of what was served
+	Cost    uint64 `json:"cost,omitempty"`   // of the served items
 }
 
 func countsOf(c fairq.Counts) counts {
@@ -41,40 +41,39 @@ func (c *counts) each() [6]*uint64 {
 	return [...]*uint64{&c.Served, &c.Refused, &c.Evicted, &c.Failed, &c.Lost, &c.Cost}
 }
 
-// minute is what has happened lately.
+// minute has the events of the last minute.
 type minute struct {
 	Span time.Duration `json:"span_ns"` // a minute, or less if it was not known before
 	counts
-	Wait *quantiles `json:"wait,omitempty"` // of what was served, if it is known
+	Wait *quantiles `json:"wait,omitempty"` // of the served items, if it is known
 }
 
-// quantiles of how long items have waited. Each is a bound that so many do not exceed, a microsecond
-// times a power of two.
+// quantiles has upper bounds of the waits of items, each a microsecond times a power of two.
 type quantiles struct {
 	Half time.Duration `json:"p50_ns"`
 	P90  time.Duration `json:"p90_ns"`
 	P99  time.Duration `json:"p99_ns"`
 }
 
-// moment is what was counted up to a time.
+// moment has the counts up to a time.
 type moment struct {
 	at     time.Time
 	counts counts
 	wait   fairq.Histogram
 }
 
-// since returns what has happened from one moment to another.
+// since returns the events between two moments.
 func (m *moment) since(base *moment) *minute {
 	d := &minute{Span: m.at.Sub(base.at), counts: m.counts}
 	before := base.counts
 	for i, n := range d.each() {
-		if b := *before.each()[i]; b <= *n { // or it was counted anew
+		if b := *before.each()[i]; b <= *n { // or the count began again
 			*n -= b
 		}
 	}
 	h := m.wait
 	for i := range h.Buckets {
-		if h.Buckets[i] < base.wait.Buckets[i] { // a key's is anew each time it had nothing
+		if h.Buckets[i] < base.wait.Buckets[i] { // a key's begins again when it has no items
 			h = m.wait
 			break
 		}
@@ -90,7 +89,7 @@ func (m *moment) since(base *moment) *minute {
 // moments are those of the last minute, the oldest first.
 type moments []moment
 
-// add returns what has happened in the last minute, nil if nothing is known of it.
+// add returns the events of the last minute, nil if they are unknown.
 func (m *moments) add(now moment) (lately *minute) {
 	*m = slices.DeleteFunc(*m, func(b moment) bool { return now.at.Sub(b.at) > maxMoment })
 	for len(*m) > 1 && now.at.Sub((*m)[1].at) >= time.Minute {
@@ -106,7 +105,7 @@ func (m *moments) add(now moment) (lately *minute) {
 	return lately
 }
 
-// point is a moment of the chart. What was served and so on is counted since the process began.
+// point is a moment of the chart. Its counts are since the process began.
 type point struct {
 	At      time.Time `json:"at"`
 	Backlog int       `json:"backlog"`
@@ -115,7 +114,7 @@ type point struct {
 	counts
 }
 
-// past is what is kept of earlier looks.
+// past has the results of earlier reads.
 type past struct {
 	source moments
 	keys   map[string]moments
@@ -123,7 +122,7 @@ type past struct {
 	all    time.Time // when all keys were in the last look that there were; zero if they were not
 }
 
-// add fills in what has happened in the last minute.
+// add fills in the events of the last minute.
 func (p *past) add(l *sample) {
 	now, at := moment{at: l.At, counts: countsOf(totals.Of(l.Stats))}, point{At: l.At, Backlog: l.Backlog}
 	l.State = isOpen
@@ -186,7 +185,7 @@ func (p *past) add(l *sample) {
 	}
 }
 
-// What is worth an alert: a part of a backlog of so many.
+// The limits for an alert: a key's share of a backlog, and the least backlog.
 const (
 	alertShare   = 0.5
 	alertBacklog = 100

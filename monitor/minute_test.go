@@ -41,7 +41,7 @@ func alerts(t *testing.T, h http.Handler, source string) []any {
 	return answer["alerts"].([]any)
 }
 
-// The minute has what has happened in it, and the alerts name who floods.
+// The minute has its events, and the alerts name the key that floods.
 func TestMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := fairq.New(userOf, &fairq.Options[string, work]{Capacity: 1000, WhenFull: fairq.RejectOverShare, TrackWait: true, CountKeys: 300})
@@ -56,7 +56,7 @@ func TestMinute(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		for i := range 150 { // each with a backlog that is longer than that of alice
+		for i := range 150 { // each with a longer backlog than alice
 			for range 2 {
 				_ = q.Push(work{fmt.Sprint("other ", i), 1})
 			}
@@ -95,7 +95,7 @@ func TestMinute(t *testing.T) {
 	})
 }
 
-// Who waits has waited for longer than a minute before it was looked at, and less after.
+// A caller waits for more than a minute before the first read, and for less after it.
 func TestWaitsOfTheLastMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := fairq.New(userOf, &fairq.Options[string, work]{TrackWait: true})
@@ -190,7 +190,7 @@ func (*fixed) Failures() []pool.Failure { return nil }
 func (*fixed) Pause()                   {}
 func (*fixed) Resume()                  {}
 
-// The list waits for no source, and tells which are away, since when, and when they are back.
+// The list waits for no source, and shows which are away, since when, and when they are back.
 func TestAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := &counted{takes: time.Hour}
@@ -260,8 +260,8 @@ func TestPausedKeysAmongManyTasks(t *testing.T) {
 	require.Equal(t, "0001-01-01T00:00:00Z", answer["keys_at"], "the others are not counted")
 }
 
-// broken is a store in a database with more tasks than there are, whose numbers cannot be read while
-// there is an error.
+// broken is a store in a database with more tasks than there are, whose numbers cannot be read
+// while there is an error.
 type broken struct {
 	task.Store
 	more int
@@ -359,7 +359,7 @@ func TestV1(t *testing.T) {
 	})
 }
 
-// The headers tell proxies to pass events on, and who sends actions from where is known.
+// The headers make proxies pass events on, and actions are refused by their origin.
 func TestProxies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

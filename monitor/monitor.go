@@ -139,7 +139,7 @@ func (m *Monitor) Show(sources ...*Source) {
 func (m *Monitor) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		for _, s := range *m.sources.Load() {
-			s.begin() // and does not wait, so one that is away makes no gaps in the charts of others
+			s.begin() // without waiting, so a source that is away makes no gaps in others' charts
 		}
 		select {
 		case <-time.After(momentStep):
@@ -204,7 +204,7 @@ func fail(w http.ResponseWriter, status int, format string, args ...any) {
 func (m *Monitor) list(w http.ResponseWriter, r *http.Request) {
 	type listed struct {
 		summary
-		Actions []string `json:"actions"` // that may be done by who asks
+		Actions []string `json:"actions"` // that the client may do
 	}
 	all := []listed{}
 	for _, s := range m.look(r.Context(), listTimeout) {
@@ -219,7 +219,7 @@ func (m *Monitor) list(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, map[string]any{"queues": all})
 }
 
-// ofSource answers to what is asked of a source.
+// ofSource handles the requests for a source.
 func (m *Monitor) ofSource(w http.ResponseWriter, r *http.Request) {
 	name, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.EscapedPath(), "/v1/queues/"), "/")
 	if plain, err := url.PathUnescape(name); err == nil {
@@ -252,7 +252,7 @@ func (m *Monitor) source(name string) *Source {
 	return nil
 }
 
-// part has a part of a source answer, if there is one that the path names.
+// part makes the part of a source that the path names handle a request, if there is such a part.
 func (m *Monitor) part(w http.ResponseWriter, r *http.Request, s *Source, path string) (ok bool) {
 	name, rest, deeper := strings.Cut(path, "/")
 	f := parts[name]
@@ -267,7 +267,7 @@ func (m *Monitor) part(w http.ResponseWriter, r *http.Request, s *Source, path s
 	return true
 }
 
-// ofSample returns a part that answers with something of what is known of a source.
+// ofSample returns a part that returns data of the last read of a source.
 func ofSample(of func(s *Source, l *sample, r *http.Request) (any, error)) part {
 	return func(_ *Monitor, w http.ResponseWriter, r *http.Request, s *Source, _ string) {
 		l, _, err := s.sample(r.Context())
@@ -356,7 +356,7 @@ func (m *Monitor) events(w http.ResponseWriter, r *http.Request, s *Source, _ st
 		if err != nil {
 			return
 		}
-		// A ResponseWriter without deadlines is one that the program has chosen.
+		// The program may have chosen a ResponseWriter without deadlines.
 		err = c.SetWriteDeadline(time.Now().Add(writeTimeout))
 		if err != nil && !errors.Is(err, http.ErrNotSupported) {
 			return

@@ -189,8 +189,8 @@ func TestTaskQueue(t *testing.T) {
 	})
 }
 
-// Of many keys the one with the longest backlog is shown first, though nothing of it leaves soon and
-// nothing is counted; of others those that leave first.
+// The page shows the key with the longest backlog first, even if its items leave late and nothing
+// is counted, and then the keys of the next items.
 func TestLongestBacklog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := fairq.New(userOf, &fairq.Options[string, work]{Capacity: fairq.Unbounded, TrackWait: true})
@@ -239,7 +239,7 @@ func TestPool(t *testing.T) {
 	})
 }
 
-// With a pool there is what waits for it, of the same look as on the queue's own page.
+// The page of a pool shows the tasks of its queue, from the same read as the page of the queue.
 func TestPoolWithQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan struct{})
@@ -414,7 +414,7 @@ func TestOneLookForAll(t *testing.T) {
 	})
 }
 
-// What is slow is looked at less often.
+// A Monitor reads a slow source less often.
 func TestSlowSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &counted{takes: 200 * time.Millisecond}

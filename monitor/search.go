@@ -13,7 +13,7 @@ type found struct {
 	Len      *int   `json:"len,omitempty"` // items queued; a task queue does not tell
 }
 
-// search looks for a key, and if there is none for one that contains the text.
+// search finds a key, or else a key that contains the text.
 func search(s *Source, l *sample, r *http.Request) (any, error) {
 	text := r.URL.Query().Get("key")
 	if len(text) == 0 || len(text) > maxQuery {

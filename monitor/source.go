@@ -13,7 +13,7 @@ import (
 	"github.com/fairq/fairq/internal/printable"
 )
 
-// Limits of what a look at a source brings to light, and of what is sent at once.
+// Limits of the data of one read of a source, and of one response.
 const (
 	interval    = time.Second
 	maxInterval = time.Minute
@@ -34,7 +34,7 @@ type Source struct {
 	name string
 	kind string
 	of   viewed
-	turn chan struct{} // has room for one: who has sent may read of what has failed
+	turn chan struct{} // has room for one: its sender may read failures
 
 	mu       sync.Mutex
 	looking  chan struct{} // is closed when the look that is going on has ended; nil if none is
@@ -53,8 +53,8 @@ type viewed interface {
 	stats(ctx context.Context) (any, error)
 	keyStats(ctx context.Context, n int, by fairq.KeyOrder) ([]fairq.KeyStat[string], error)
 
-	// actions are those that there are, and do does one of them. It returns to how many items or
-	// tasks it was done, and whether there was no time for others.
+	// actions returns the possible actions, and do does one of them. It returns the number of
+	// items or tasks, and whether more are left because the time was over.
 	actions() []string
 	do(ctx context.Context, a Action, last *sample) (n int, more bool, err error)
 }
@@ -70,8 +70,8 @@ func newSource(name, kind string, of viewed) *Source {
 // Name returns the name.
 func (s *Source) Name() string { return s.name }
 
-// Stats returns a [fairq.Stats], [task.Stats], [pool.Stats] or [admit.Stats] as of now. Beside an error, the
-// counters of this process are there.
+// Stats returns a [fairq.Stats], [task.Stats], [pool.Stats] or [admit.Stats] as of now. Beside an
+// error, the counters of this process are there.
 func (s *Source) Stats(ctx context.Context) (any, error) { return s.of.stats(ctx) }
 
 // KeyStats returns n keys as [fairq.FairQueue.KeyStats], [task.Queue.KeyStats] or
@@ -92,7 +92,7 @@ type sample struct {
 	// that is not known.
 	Newcomer *int `json:"new_key_waits,omitempty"`
 
-	keys  map[string]any  // by text, those that cannot be told from it
+	keys  map[string]any  // by text, the keys that their texts do not determine
 	waits *quantiles      // of the queue of a pool
 	taken fairq.Histogram // how long the tasks taken had been ready
 	event []byte          // for the page
@@ -115,8 +115,8 @@ type summary struct {
 	// Counts says what the counters among the Stats of tasks tell of, if not of all that happens.
 	Counts string `json:"counts,omitempty"`
 
-	// KeysAt is when the backlogs of the keys of tasks were counted, if that was not At. It is zero if
-	// that takes too long: then Len and OldestAge of a key tell of what leaves next.
+	// KeysAt is when the backlogs of the keys of tasks were counted, if that was not At. It is
+	// zero if that takes too long: then Len and OldestAge of a key are those of the next tasks.
 	KeysAt *time.Time `json:"keys_at,omitempty"`
 }
 
@@ -147,8 +147,8 @@ type upcomingRow struct {
 }
 
 // newcomer returns for how many items a new key would wait. It would be the last one of the next
-// round, which nothing can join that is put later. Where there are several priorities it depends on
-// that of the item.
+// round, which nothing can join that is put later. Where there are several priorities it depends
+// on that of the item.
 func newcomer(upcoming []upcomingRow, more bool) *int {
 	for i, u := range upcoming {
 		if u.Priority != upcoming[0].Priority {
@@ -165,8 +165,8 @@ func newcomer(upcoming []upcomingRow, more bool) *int {
 	return &n
 }
 
-// begin begins a look if it is time for one. It returns a channel that is closed when the look that is
-// going on has ended, nil if none is.
+// begin begins a look if it is time for one. It returns a channel that is closed when the look
+// that is going on has ended, nil if none is.
 func (s *Source) begin() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,9 +177,9 @@ func (s *Source) begin() <-chan struct{} {
 	return s.looking
 }
 
-// sample returns what the last look has brought to light, and when there can be the next one. It
-// waits for the one that is going on, until ctx is done. There is no more than one in an interval,
-// they take a twentieth of the time at most, and there are never two at the same time.
+// sample returns the data of the last read, and the time of the next one. It waits for a running
+// read, until ctx is done. There is at most one read in an interval, reads take at most a
+// twentieth of the time, and there are never two at the same time.
 func (s *Source) sample(ctx context.Context) (*sample, time.Time, error) {
 	if looking := s.begin(); looking != nil {
 		select {
@@ -193,7 +193,7 @@ func (s *Source) sample(ctx context.Context) (*sample, time.Time, error) {
 	return s.last, s.next, nil
 }
 
-// look looks for all who wait, so it goes on if the one who began has gone.
+// look reads for all waiting clients, so it goes on if the first one has left.
 func (s *Source) look() {
 	ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
 	defer cancel()
@@ -242,7 +242,7 @@ func (s *Source) known() *sample {
 	return s.last
 }
 
-// summary returns what is known, without waiting for anything.
+// summary returns the known data without waiting.
 func (s *Source) summary() summary {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -294,7 +294,7 @@ func (v variable) String() string {
 	return string(encode(l.whole()))
 }
 
-// whole is what is answered about a source.
+// whole is the response about a source.
 type whole struct {
 	summary
 	Bounds []time.Duration `json:"bounds_ns"` // of the buckets of a histogram in the Stats; the last has none

@@ -16,9 +16,9 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// FairQueue returns a source that shows a queue. The function describe tells what is shown of an
-// item: it is called once a second for up to 100 of them, without a lock held, and nil means
-// nothing. The name must print and have 100 bytes at most, and it must not be empty, "." or "..",
+// FairQueue returns a source that shows a queue. The function describe returns the text for an
+// item: a Monitor calls it once a second for up to 100 items, without a lock held; nil means no
+// text. The name must print and have 100 bytes at most, and it must not be empty, "." or "..",
 // or FairQueue panics.
 func FairQueue[K comparable, V any](name string, q *fairq.FairQueue[K, V], describe func(V) string) *Source {
 	return newSource(name, "queue", &fairQueue[K, V]{q, describe})
@@ -80,8 +80,8 @@ func (q *fairQueue[K, V]) do(_ context.Context, a Action, last *sample) (n int, 
 	return len(q.RemoveKey(key)), false, nil
 }
 
-// TaskQueue returns a source that shows a queue of tasks. The function describe tells what is shown
-// of a task that is buried, or asked for by its id; nil means nothing. The name is as for
+// TaskQueue returns a source that shows a queue of tasks. The function describe returns the
+// text for a task that is buried, or requested by its id; nil means no text. The name is as for
 // [FairQueue].
 func TaskQueue[V any](name string, q *task.Queue[V], describe func(V) string) *Source {
 	return newSource(name, "tasks", &taskQueue[V]{Queue: q, describe: describe})
@@ -98,9 +98,9 @@ type taskQueue[V any] struct {
 	changed atomic.Bool
 }
 
-// How the keys of tasks are counted. In a database others may have to wait meanwhile.
+// Limits of counting the keys of tasks. In a database other calls may have to wait for it.
 const (
-	countPart    = 40 // it takes one in so many of the time
+	countPart    = 40 // it takes at most this part of the time
 	countEvery   = 5 * time.Second
 	countTimeout = 200 * time.Millisecond
 	countAgain   = time.Minute // after that
@@ -138,8 +138,8 @@ func (q *taskQueue[V]) count(ctx context.Context, now time.Time, tasks int) erro
 
 var errSlow = errors.New("it takes too long")
 
-// keyStatsOf returns the first n keys by age, and all paused ones. It returns errSlow if a database
-// has too many tasks, or takes too long.
+// keyStatsOf returns the first n keys by age, and all paused ones. It returns errSlow if a
+// database has too many tasks, or takes too long.
 func (q *taskQueue[V]) keyStatsOf(ctx context.Context, tasks, n int) ([]fairq.KeyStat[string], error) {
 	if q.InMemory() {
 		return q.KeyStats(ctx, n, fairq.ByOldest)
@@ -258,8 +258,8 @@ func (w workers) look(ctx context.Context) (s sample, err error) {
 	return s, nil
 }
 
-// failures are those that are buried in the queue. If there are none, because what fails goes to a sink
-// or is forgotten, they are those that the pool remembers.
+// failures returns the buried tasks of the queue. If there are none, because failed tasks go to a
+// sink or are forgotten, it returns the failures that the pool remembers.
 func (w workers) failures(ctx context.Context) (*failures, error) {
 	if found, err := w.tasks().failures(ctx); err != nil || found.Count > 0 {
 		return found, err
@@ -313,8 +313,8 @@ func (w workers) do(_ context.Context, a Action, _ *sample) (n int, more bool, e
 	return 1, false, nil
 }
 
-// Limiter returns a source that shows an [admit.Limiter]: the items of a key are the calls that wait.
-// The name is as for [FairQueue].
+// Limiter returns a source that shows an [admit.Limiter]: the items of a key are the calls that
+// wait. The name is as for [FairQueue].
 func Limiter[K comparable](name string, l *admit.Limiter[K]) *Source {
 	return newSource(name, "limiter", limiter[K]{l})
 }

@@ -16,8 +16,8 @@ const (
 	maxText    = 200
 )
 
-// keyText returns how a key is shown. Different keys have different texts, as far as what fmt makes
-// of them differs. See the package documentation.
+// keyText returns how a key is shown. Different keys have different texts, as far as what fmt
+// makes of them differs. See the package documentation.
 func keyText(key any) string {
 	text := printable.Key(key)
 	if len(text) <= maxKeyText {
@@ -45,7 +45,7 @@ func cut(text string, n int) string {
 	return strconv.Quote(text[:n]) + "…"
 }
 
-// keyOf returns the key that keyText shows like that, if that can be told from the text alone.
+// keyOf returns the key with that keyText, if the text determines the key.
 func keyOf[K comparable](text string) (key K, ok bool) {
 	v := reflect.ValueOf(&key).Elem()
 	switch {
