@@ -140,7 +140,7 @@ func (q *queue) settle(lease driver.Lease, how *driver.Settlement, now int64) (d
 		q.reprioritize(it, how.Priority)
 	}
 	if how.Method == driver.Return {
-		q.refund(it, now)
+		q.charge(it, now, (*life.Wait).Refund)
 	}
 	f := it.Settle(how, now, &q.stats)
 	if how.HoldsKey(f.State) {
@@ -203,26 +203,31 @@ func (q *queue) Touch(_ context.Context, lease driver.Lease, d time.Duration) (t
 }
 
 // Change implements [driver.Backend].
-func (q *queue) Change(_ context.Context, id driver.ID, change driver.Change, unlessTaken bool, reason *driver.Error) error {
-	now, err := q.enter()
-	if err != nil {
+func (q *queue) Change(
+	_ context.Context, id driver.ID, change driver.Change, unlessTaken bool, reason *driver.Error,
+) error {
+	return q.with(id, func(it *item, now int64) error {
+		f, err := it.Change(change, unlessTaken, reason, now, &q.stats)
+		if err == nil {
+			q.apply(it, f, now)
+		}
 		return err
-	}
-	defer q.exit()
-	it := q.find(id, now)
-	if it == nil {
-		return driver.ErrNotFound
-	}
-	now = q.clock(now)
-	f, err := it.Change(change, unlessTaken, reason, now, &q.stats)
-	if err == nil {
-		q.apply(it, f, now)
-	}
-	return err
+	})
 }
 
 // Amend implements [driver.Backend].
 func (q *queue) Amend(_ context.Context, id driver.ID, a driver.Amendment) error {
+	return q.with(id, func(it *item, now int64) error {
+		f, err := it.Amend(&a, int(it.priority), now)
+		if err == nil {
+			q.amend(it, &a, f, now)
+		}
+		return err
+	})
+}
+
+// with calls f with the task of that id and the time, with the lock held.
+func (q *queue) with(id driver.ID, f func(it *item, now int64) error) error {
 	now, err := q.enter()
 	if err != nil {
 		return err
@@ -232,12 +237,7 @@ func (q *queue) Amend(_ context.Context, id driver.ID, a driver.Amendment) error
 	if it == nil {
 		return driver.ErrNotFound
 	}
-	now = q.clock(now)
-	f, err := it.Amend(&a, int(it.priority), now)
-	if err == nil {
-		q.amend(it, &a, f, now)
-	}
-	return err
+	return f(it, q.clock(now))
 }
 
 // Kick implements [driver.Backend].

@@ -78,7 +78,7 @@ func (q *queue) Leave(_ context.Context, h driver.Handle, grace time.Duration) e
 // handBackAll hands back what a consumer holds.
 func (q *queue) handBackAll(c *consumer, now int64) {
 	for it := c.leases.first; it != nil; it = c.leases.first {
-		q.refund(it, now)
+		q.charge(it, now, (*life.Wait).Refund)
 		q.apply(it, it.Return(now, &q.stats), now)
 	}
 }

@@ -266,7 +266,7 @@ func (q *queue) grant(it *item, c *consumer, now int64) {
 		now = q.clock(now)
 	}
 	it.Take(now)
-	q.spend(it, now)
+	q.charge(it, now, (*life.Wait).Spend)
 	q.set(it, driver.Taken)
 	q.stats.Takes++
 	q.event(driver.EventTake, it, now, 0)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -107,14 +108,11 @@ func (q *queue) setWait(k *keyState, now int64) {
 
 // settleWait updates the wait of a key, and forgets the key if it has no state left.
 func (q *queue) settleWait(k *keyState, now int64) {
-	if k == &q.all {
-		k.wait.Settle(q.settings.Rate, now)
-		q.setWait(k, now)
-		return
-	}
-	k.wait.Settle(q.settings.KeyRate, now)
+	k.wait.Settle(q.rate(k), now)
 	q.setWait(k, now)
-	q.forgetKey(k)
+	if k != &q.all {
+		q.forgetKey(k)
+	}
 }
 
 // hold makes a key wait until a time, unless it waits longer.
@@ -123,27 +121,23 @@ func (q *queue) hold(k *keyState, until, now int64) {
 	q.settleWait(k, now)
 }
 
-// spend takes the tokens of an attempt out of the buckets of its key and of the queue.
-func (q *queue) spend(it *item, now int64) {
-	if r := q.settings.KeyRate; r.Limit > 0 {
-		it.key.wait.Spend(r, q.tokens(it), now)
-		q.setWait(it.key, now)
+// rate returns the rate of a key, or of the queue.
+func (q *queue) rate(k *keyState) driver.Rate {
+	if k == &q.all {
+		return q.settings.Rate
 	}
-	if r := q.settings.Rate; r.Limit > 0 {
-		q.all.wait.Spend(r, q.tokens(it), now)
-		q.setWait(&q.all, now)
-	}
+	return q.settings.KeyRate
 }
 
-// refund puts back the tokens of a task that is handed back untried.
-func (q *queue) refund(it *item, now int64) {
-	if r := q.settings.KeyRate; r.Limit > 0 {
-		it.key.wait.Refund(r, q.tokens(it), now)
-		q.setWait(it.key, now)
-	}
-	if r := q.settings.Rate; r.Limit > 0 {
-		q.all.wait.Refund(r, q.tokens(it), now)
-		q.setWait(&q.all, now)
+// charge changes the buckets of a task's key and of the queue.
+func (q *queue) charge(
+	it *item, now int64, change func(w *life.Wait, rate driver.Rate, tokens, now int64),
+) {
+	for _, k := range [...]*keyState{it.key, &q.all} {
+		if rate := q.rate(k); rate.Limit > 0 {
+			change(&k.wait, rate, q.tokens(it), now)
+			q.setWait(k, now)
+		}
 	}
 }
 
