@@ -42,10 +42,6 @@ func (u *unit) updateFront(changed *Row, how change, turn account.Account) {
 		return
 	}
 	u.readFronts(u.readsPayload(), changed.lineKind())
-	if u.q.settings.KeepPlace && how == came && changed.Returned && u.isBehind(changed) {
-		changed.Returned = false
-		u.setFront(changed, account.Account{}, Parked)
-	}
 	switch {
 	case !changed.Returned:
 		u.moveFront(changed, how, turn)
@@ -61,6 +57,7 @@ func (u *unit) updateFront(changed *Row, how change, turn account.Account) {
 // isBehind reports whether another ready task of the line, handed back or not, has an earlier
 // place.
 func (u *unit) isBehind(r *Row) bool {
+	u.readFronts(u.readsPayload(), r.lineKind())
 	front, _, rest := u.line(r.line())
 	isBefore := func(o *Row) bool { return o.Place < r.Place }
 	return slices.ContainsFunc(front, isBefore) || slices.ContainsFunc(rest, isBefore)

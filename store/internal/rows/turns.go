@@ -167,8 +167,12 @@ func (u *unit) place(r *Row) {
 		r.Place = u.number()
 	}
 	if u.q.frontsOnly {
+		turn, returned := r.turn(), r.Returned
+		if returned && u.q.settings.KeepPlace && u.isBehind(r) {
+			turn, returned = account.Account{}, false
+		}
 		r.Front = Parked
-		r.setTurn(r.turn(), r.Returned)
+		r.setTurn(turn, returned)
 		return
 	}
 	if r.Round == 0 {
