@@ -71,7 +71,7 @@ func TestNewcomerWaitsForLittleWork(t *testing.T) {
 			}
 		}
 		bound := 0
-		for round, node := range p.order(nil) {
+		for round, node := range p.order() {
 			if round == p.rounds.current {
 				bound += p.values.at(node).cost
 			}

@@ -12,7 +12,7 @@ func (q *Queue[K, V]) Position(t Ticket) (position int, ok bool) {
 	if !q.valid(t) {
 		return 0, false
 	}
-	for _, node := range q.order(nil) {
+	for _, node := range q.order() {
 		if node == t.node {
 			return position, true
 		}
@@ -23,14 +23,9 @@ func (q *Queue[K, V]) Position(t Ticket) (position int, ok bool) {
 
 // Order iterates over the items in the order in which they will leave if nothing else is pushed or
 // removed. The queue must not change during the iteration.
-func (q *Queue[K, V]) Order() iter.Seq[UpcomingItem[K, V]] { return q.OrderWith(nil) }
-
-// OrderWith is Order for a queue with SettleCosts that holds only the next item of each key,
-// because its caller pushes another one whenever that is about to be popped. After yielding such
-// an item, OrderWith calls next, which reports whether another one follows, and its Cost.
-func (q *Queue[K, V]) OrderWith(next func(V) (cost int64, ok bool)) iter.Seq[UpcomingItem[K, V]] {
+func (q *Queue[K, V]) Order() iter.Seq[UpcomingItem[K, V]] {
 	return func(yield func(UpcomingItem[K, V]) bool) {
-		for round, node := range q.order(next) {
+		for round, node := range q.order() {
 			item := UpcomingItem[K, V]{
 				Key: q.itemKey(node).key, Item: *q.values.at(node), Round: int(round - q.rounds.current),
 			}
@@ -49,13 +44,13 @@ func (q *Queue[K, V]) OrderWith(next func(V) (cost int64, ok bool)) iter.Seq[Upc
 
 // order iterates over the rounds and the nodes of all items in the order in which they will leave.
 // A turn delivers the oldest item of its key that no earlier turn delivers. While no item of the
-// key has moved up, that is the item of the turn's own node. Only orderAhead calls next.
-func (q *Queue[K, V]) order(next func(V) (cost int64, ok bool)) iter.Seq2[uint64, uint32] {
+// key has moved up, that is the item of the turn's own node.
+func (q *Queue[K, V]) order() iter.Seq2[uint64, uint32] {
 	if q.shares != nil {
 		return q.orderShared
 	}
 	if q.costs.oneTurn {
-		return q.orderAhead(next)
+		return q.orderAhead
 	}
 	return func(yield func(uint64, uint32) bool) {
 		moved := map[uint32]uint32{} // of keys whose items have moved up: the next item
@@ -105,78 +100,69 @@ type forecast struct {
 }
 
 // orderAhead is order for a queue whose keys have one turn ahead.
-func (q *Queue[K, V]) orderAhead(next func(V) (cost int64, ok bool)) iter.Seq2[uint64, uint32] {
-	return func(yield func(uint64, uint32) bool) {
-		keys := map[uint32]*forecast{}
-		given := map[uint64][]uint32{} // by round, the slots of keys that will get a turn in it
+func (q *Queue[K, V]) orderAhead(yield func(uint64, uint32) bool) {
+	keys := map[uint32]*forecast{}
+	given := map[uint64][]uint32{} // by round, the slots of keys that will get a turn in it
 
-		// later has the same rounds, in order.
-		later := rounds{current: q.rounds.current, last: q.rounds.current}
-		serve := func(round uint64, slot uint32) bool {
-			k := keys[slot]
-			if k == nil {
-				s := q.keys.at(slot)
-				k = &forecast{s.account(), s.oldest, q.turnCosts.at(s.oldest).cost, s.len}
-				keys[slot] = k
-			}
-			if k.Round <= round { // else it owes further rounds
-				if !yield(round, k.item) {
-					return false
-				}
-				if !q.foresee(slot, k, next) {
-					return true
-				}
-			}
-			turn := turnOf(k.Round, round)
-			if turn > round {
-				*later.add(turn) = 1
-			}
-			given[turn] = append(given[turn], slot)
-			return true
+	// later has the same rounds, in order.
+	later := rounds{current: q.rounds.current, last: q.rounds.current}
+	serve := func(round uint64, slot uint32) bool {
+		k := keys[slot]
+		if k == nil {
+			s := q.keys.at(slot)
+			k = &forecast{s.account(), s.oldest, q.turnCosts.at(s.oldest).cost, s.len}
+			keys[slot] = k
 		}
-		for round := q.rounds.current; ; round = later.current {
-			for turn := range q.turns(round) {
-				if !serve(round, q.links.at(turn).key&keyMask) {
-					return
-				}
+		if k.Round <= round { // else it owes further rounds
+			if !yield(round, k.item) {
+				return false
 			}
-			for i := 0; i < len(given[round]); i++ { // it may become longer
-				if !serve(round, given[round][i]) {
-					return
-				}
+			if !q.foresee(slot, k) {
+				return true
 			}
-			delete(given, round)
-			switch {
-			case round < q.rounds.last &&
-				(round == later.last || q.rounds.after(round) < later.after(round)):
-				later.moveTo(q.rounds.after(round))
-			case round < later.last:
-				later.advance()
-			default:
+		}
+		turn := turnOf(k.Round, round)
+		if turn > round {
+			*later.add(turn) = 1
+		}
+		given[turn] = append(given[turn], slot)
+		return true
+	}
+	for round := q.rounds.current; ; round = later.current {
+		for turn := range q.turns(round) {
+			if !serve(round, q.links.at(turn).key&keyMask) {
 				return
 			}
+		}
+		for i := 0; i < len(given[round]); i++ { // it may become longer
+			if !serve(round, given[round][i]) {
+				return
+			}
+		}
+		delete(given, round)
+		switch {
+		case round < q.rounds.last &&
+			(round == later.last || q.rounds.after(round) < later.after(round)):
+			later.moveTo(q.rounds.after(round))
+		case round < later.last:
+			later.advance()
+		default:
+			return
 		}
 	}
 }
 
 // foresee makes a key pay for its item, and moves on to its next item. It returns false if there
 // is none.
-func (q *Queue[K, V]) foresee(slot uint32, k *forecast, next func(V) (cost int64, ok bool)) bool {
+func (q *Queue[K, V]) foresee(slot uint32, k *forecast) bool {
 	c := q.keys.costs.at(slot)
 	k.Account = k.Pay(uint64(k.cost), c.share).Next(0, c.share)
-	switch {
-	case k.len > 1:
-		k.len--
-		k.item = q.itemAfter(k.item)
-		k.cost = q.turnCosts.at(k.item).cost
-	case next == nil:
+	if k.len == 1 {
 		return false
-	default:
-		cost, ok := next(*q.values.at(k.item))
-		if k.cost = uint32(cost); !ok {
-			return false
-		}
 	}
+	k.len--
+	k.item = q.itemAfter(k.item)
+	k.cost = q.turnCosts.at(k.item).cost
 	if q.costs.prior > 0 {
 		k.cost = q.costs.estimate(c)
 	}

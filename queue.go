@@ -478,7 +478,7 @@ func (q *Queue[K, V]) oldest(at keyRef[K]) V { return *q.values.at(at.state.olde
 
 // firstPaid is not a part of next, because a result returned from within such a loop is allocated.
 func (q *Queue[K, V]) firstPaid() (node uint32) {
-	for _, node = range q.order(nil) {
+	for _, node = range q.order() {
 		break
 	}
 	return node

@@ -94,7 +94,7 @@ func (q *Queue[K, V]) snapshot() Snapshot[K, V] {
 	s := Snapshot[K, V]{Queues: make(map[K][]V, q.active), order: make([]entry[K, V], 0, q.len)}
 	all := make([]V, q.len)
 	var behind column[[]V] // by slot, because keys may not be equal to themselves
-	for round, node := range q.order(nil) {
+	for round, node := range q.order() {
 		slot := q.links.at(node).key & keyMask
 		k, item := q.keys.at(slot), *q.values.at(node)
 		s.order = append(s.order, entry[K, V]{k.key, item})

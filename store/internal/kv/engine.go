@@ -12,8 +12,8 @@
 //	(queue, primary key's index, primary key)  a row
 //	(queue, index, fields, primary key)        an index entry, which leads to a row
 //	(queue, 100)                               name, settings and pauses of the queue
-//	(queue, 101, process, n)                   a tally: the counters of a process, for the n-th of
-//	                                           the transactions that it runs at the same time
+//	(queue, 101, process, n)                   a tally: counters of a process. Each of its
+//	                                           transactions of the same time uses another n
 //	(queue, 102)                               the lock of the queue: its process and its end
 //	(queue, 102, 0)                            the mark: no ready task comes before it
 //	(queue, 103, task)                         a payload

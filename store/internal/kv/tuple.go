@@ -11,9 +11,9 @@ import (
 
 // The encoding is that of FoundationDB's tuple layer. Each element begins with a type byte. A
 // string follows it with its bytes, each zero byte escaped as 0x00 0xff, and ends with a zero
-// byte. The type of a number is typeZero plus the number of its bytes, or typeZero minus that for
-// a negative number. Its bytes follow, for a negative number those of its ones' complement. So
-// bytes.Compare orders encoded tuples as their values.
+// byte. The type of a positive number is typeZero plus the number of its bytes, and its bytes
+// follow. The type of a negative number is typeZero minus the number of its bytes, and the bytes
+// of its ones' complement follow. So bytes.Compare orders encoded tuples as their values.
 const (
 	typeString = 0x01
 	typeZero   = 0x14

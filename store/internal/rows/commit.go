@@ -233,7 +233,7 @@ func (m *committer) leave(c *call, why error, late bool) error {
 	return nil
 }
 
-// begin returns the calls whose callers still wait, for the next try to run them.
+// begin begins a try of the calls, and returns those whose callers still wait.
 func (m *committer) begin(calls []*call, cancel context.CancelFunc) []*call {
 	m.mu.Lock()
 	defer m.mu.Unlock()

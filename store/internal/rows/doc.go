@@ -19,8 +19,8 @@
 // The row of a task has the account of its line before its turn. The account after it follows from
 // the cost of the task, by the rule of package account, and is not stored. So a task that gets the
 // turn of a deleted one pays its own cost. When a task that uses later rounds is taken, the
-// account of its line goes to the table of Served, for the time when the line has no ready tasks,
-// and is swept when it is void.
+// account of its line goes to the table of Served, because the line may have no ready task left
+// that holds it. It is swept when it is void.
 //
 // # Queues that count by key
 //

@@ -165,7 +165,7 @@ func (u *unit) staysBehind(at lineKind, place uint64) bool {
 	return last != nil && last.Place < place
 }
 
-// notePut notes whether a put task is parked, for the next puts.
+// notePut remembers whether a put task was parked. The next Put of its line uses that.
 func (u *unit) notePut(r *Row, behind bool) {
 	if !u.q.putsBehind || u.q.guardsFronts() {
 		return

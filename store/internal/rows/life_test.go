@@ -338,8 +338,8 @@ func TestRebuild(t *testing.T) {
 	}
 }
 
-// Who reads events is told of a lease that another process has ended, also if nobody here waits
-// for a task.
+// If another process has ended a lease, the readers of events here learn of it, even while no call
+// waits for a task.
 func TestLossIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := rowstest.NewDB(time.Now)

@@ -131,8 +131,8 @@ func TestBackWhileTakenForDead(t *testing.T) {
 	})
 }
 
-// After the database was away for longer than Grace, who is back first does not take the others
-// for dead.
+// After the database was away for longer than Grace, the first process that is back does not take
+// the others for dead.
 func TestAllWereAway(t *testing.T) {
 	for _, first := range []int{0, 1} {
 		synctest.Test(t, func(t *testing.T) {

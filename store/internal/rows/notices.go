@@ -89,7 +89,7 @@ func (u *unit) wantsExpired() bool {
 		slices.ContainsFunc(u.opening, driver.Notifier.WantsExpired)
 }
 
-// expired notes that a task has expired, for the first notifier that wants it.
+// expired notes an expired task. The first notifier that wants such tasks gets it.
 func (u *unit) expired(r *Row) {
 	if u.wantsExpired() {
 		record := u.record(r)
