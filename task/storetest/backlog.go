@@ -21,7 +21,7 @@ type backlog struct {
 
 const (
 	moreThan    = 6
-	noise       = 50 * time.Microsecond // cold caches
+	noise       = 20 * time.Microsecond
 	smallQueue  = 10
 	roundsEach  = 20
 	tasksABatch = 100
