@@ -7,7 +7,7 @@ import (
 	"github.com/fairq/fairq/store/internal/rows"
 )
 
-const sqlCopy = `COPY fairq.tasks (queue, id, created, round, seq, place, since, ttr, max_attempts, deadline, consumer, ready_at, until, expires, wake,
+const sqlCopy = `COPY fairq.tasks (queue, id, created, round, place, since, ttr, max_attempts, deadline, consumer, ready_at, until, expires, wake,
 	err_code, used, weight, cost, attempts, priority, state, role, front, takeable, gap, returned, untried, hidden, key, kind, unique_key, grp, err_message, metadata, payload)
 FROM STDIN (FORMAT binary)`
 
@@ -23,10 +23,9 @@ func newCopyData(rows int) *copyData {
 
 // add adds a row. The columns are those of sqlCopy.
 func (c *copyData) add(queue int64, r *rows.Row) {
-	c.data = binary.BigEndian.AppendUint16(c.data, 36)
+	c.data = binary.BigEndian.AppendUint16(c.data, 35)
 	for _, n := range [...]int64{
-		queue, int64(r.ID), r.Created, int64(r.Round), int64(r.Seq),
-		int64(r.Place), int64(r.Since),
+		queue, int64(r.ID), r.Created, int64(r.Round), int64(r.Place), int64(r.Since),
 	} {
 		c.bigint(n)
 	}

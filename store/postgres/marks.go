@@ -41,12 +41,12 @@ type segment struct {
 	priority int
 }
 
-type position struct{ round, seq uint64 }
+type position struct{ round, place uint64 }
 
-func positionOf(r *rows.Row) position { return position{r.Round, r.Seq} }
+func positionOf(r *rows.Row) position { return position{r.Round, r.Place} }
 
 func (p position) before(q position) bool {
-	return p.round < q.round || p.round == q.round && p.seq < q.seq
+	return p.round < q.round || p.round == q.round && p.place < q.place
 }
 
 // maxMarks limits the marks of a queue.
@@ -63,13 +63,13 @@ type search struct {
 	complete bool        // there are no others
 
 	kinds                   [][]byte // as the arguments of the statement
-	from, round, seq, below []int64
+	from, round, place, below []int64
 }
 
 func (s *search) add(kind string, from int, at position, below int) {
 	s.kinds = append(s.kinds, []byte(kind))
 	s.from, s.below = append(s.from, int64(from)), append(s.below, int64(below))
-	s.round, s.seq = append(s.round, int64(at.round)), append(s.seq, int64(at.seq))
+	s.round, s.place = append(s.round, int64(at.round)), append(s.place, int64(at.place))
 }
 
 // search returns the search for the tasks of a range.

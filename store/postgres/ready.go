@@ -11,11 +11,11 @@ import (
 var (
 	// Each segment is searched along the index, and the next one only if there are too few tasks.
 	sqlReady = `
-SELECT t.* FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[]) s (priority, round, seq, below)
+SELECT t.* FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[]) s (priority, round, place, below)
 CROSS JOIN LATERAL (
 	SELECT ` + columns + `, payload FROM fairq.tasks
-	WHERE queue = $1 AND takeable AND front <> 1 AND (priority, round, seq) >= (s.priority, s.round, s.seq) AND priority < s.below
-	ORDER BY priority, round, seq, place LIMIT $6 FOR UPDATE SKIP LOCKED
+	WHERE queue = $1 AND takeable AND front <> 1 AND (priority, round, place) >= (s.priority, s.round, s.place) AND priority < s.below
+	ORDER BY priority, round, place LIMIT $6 FOR UPDATE SKIP LOCKED
 ) t LIMIT $6`
 
 	// The first tasks of each kind are merged, and then locked in order, so that only returned
@@ -24,19 +24,19 @@ CROSS JOIN LATERAL (
 	// index of takeable tasks there.
 	sqlReadyKinds = `
 SELECT t.* FROM (
-	SELECT c.id FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $8::bytea[]) s (priority, round, seq, below, kind)
+	SELECT c.id FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $8::bytea[]) s (priority, round, place, below, kind)
 	CROSS JOIN LATERAL (
-		(SELECT id, priority, round, seq, place FROM fairq.tasks
+		(SELECT id, priority, round, place FROM fairq.tasks
 		WHERE queue = $1 AND kind = s.kind AND takeable AND (kind <> '' OR front = 1)
-			AND (priority, round, seq) >= (s.priority, s.round, s.seq) AND priority < s.below
-		ORDER BY priority, round, seq, place LIMIT $7)
+			AND (priority, round, place) >= (s.priority, s.round, s.place) AND priority < s.below
+		ORDER BY priority, round, place LIMIT $7)
 		UNION ALL
-		(SELECT id, priority, round, seq, place FROM fairq.tasks
+		(SELECT id, priority, round, place FROM fairq.tasks
 		WHERE s.kind = '' AND queue = $1 AND kind = '' AND takeable AND front <> 1
-			AND (priority, round, seq) >= (s.priority, s.round, s.seq) AND priority < s.below
-		ORDER BY priority, round, seq, place LIMIT $7)
+			AND (priority, round, place) >= (s.priority, s.round, s.place) AND priority < s.below
+		ORDER BY priority, round, place LIMIT $7)
 	) c
-	ORDER BY c.priority, c.round, c.seq, c.place
+	ORDER BY c.priority, c.round, c.place
 ) c CROSS JOIN LATERAL (
 	SELECT ` + columns + `, payload FROM fairq.tasks WHERE queue = $1 AND id = c.id AND takeable::int = 1 FOR UPDATE SKIP LOCKED
 ) t LIMIT $6`
@@ -44,7 +44,7 @@ SELECT t.* FROM (
 
 // statement returns the query of a search.
 func (s *search) statement(queue int64) (string, []any) {
-	sql, args := sqlReady, []any{queue, s.from, s.round, s.seq, s.below, s.Limit}
+	sql, args := sqlReady, []any{queue, s.from, s.round, s.place, s.below, s.Limit}
 	if s.Index == rows.TaskKind {
 		sql, args = sqlReadyKinds, append(args, s.Limit+s.extra, s.kinds)
 	}

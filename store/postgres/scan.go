@@ -24,9 +24,9 @@ var sources = [rows.NumIndexes]source{
 	rows.TaskID:        {"tasks", []string{"id"}, ""},
 	rows.TaskUniqueKey: {"tasks", []string{"unique_key"}, ""},
 	// see also ready.go
-	rows.TaskReady: {"tasks", []string{"priority", "round", "seq"}, "takeable AND front <> 1"},
+	rows.TaskReady: {"tasks", []string{"priority", "round", "place"}, "takeable AND front <> 1"},
 	rows.TaskKind:  {table: "tasks"},
-	rows.TaskLine:  {"tasks", []string{"key", "priority", "round", "seq", "place"}, ""},
+	rows.TaskLine:  {"tasks", []string{"key", "priority", "round", "place"}, ""},
 	rows.TaskPlace: {"tasks", []string{"key", "priority", "(front <> 3)", "place"}, inLine},
 	rows.TaskKinds: {"tasks", []string{"key", "kind", "priority", "front", "place"}, inLine},
 	rows.TaskShown: {

@@ -42,7 +42,6 @@ CREATE TABLE fairq.tasks (
 	id           bigint NOT NULL,
 	created      bigint NOT NULL,
 	round        bigint NOT NULL,
-	seq          bigint NOT NULL,
 	place        bigint NOT NULL,
 	since        bigint NOT NULL,
 	ttr          bigint,
@@ -76,11 +75,11 @@ CREATE TABLE fairq.tasks (
 	payload      bytea,
 	PRIMARY KEY (queue, id)
 );
-CREATE INDEX tasks_ready ON fairq.tasks (queue, priority, round, seq, place) WHERE takeable AND front <> 1;
-CREATE INDEX tasks_kind ON fairq.tasks (queue, kind, priority, round, seq, place) WHERE takeable AND (kind <> '' OR front = 1);
+CREATE INDEX tasks_ready ON fairq.tasks (queue, priority, round, place) WHERE takeable AND front <> 1;
+CREATE INDEX tasks_kind ON fairq.tasks (queue, kind, priority, round, place) WHERE takeable AND (kind <> '' OR front = 1);
 -- Its condition, which is always true, keeps it from being used for statements that have nothing
 -- to do with keys: when tasks are few, all indexes seem equally good to the planner.
-CREATE INDEX tasks_line ON fairq.tasks (queue, key, priority, round, seq, place) WHERE key IS NOT NULL;
+CREATE INDEX tasks_line ON fairq.tasks (queue, key, priority, round, place) WHERE key IS NOT NULL;
 CREATE INDEX tasks_place ON fairq.tasks (queue, key, priority, (front <> 3), place) WHERE state = 1 AND front > 0;
 CREATE INDEX tasks_kinds ON fairq.tasks (queue, key, kind, priority, front, place) WHERE state = 1 AND front > 0;
 CREATE INDEX tasks_shown ON fairq.tasks (queue, key, (takeable::int), id) WHERE state = 1 AND front > 0 AND (hidden OR takeable AND front = 3);

@@ -79,7 +79,7 @@ func insertSome(v rows.Calls, first uint64, n int) error {
 		}
 		r := &rows.Row{
 			ID: id, Key: fmt.Sprint("key", i%10), State: task.Ready, Takeable: true,
-			Round: first + uint64(i), Seq: id, Place: id,
+			Round: first + uint64(i), Place: id,
 			Weight: 1, Payload: []byte("payload"),
 		}
 		if err := v.Put(r); err != nil {

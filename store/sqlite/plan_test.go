@@ -28,10 +28,6 @@ var may = map[*statement]string{
 // tasks are short.
 var wholeQueue = regexp.MustCompile(`fairq_tasks(_(ready|kind|key|place|kinds|shown|wake|state|group|unique_key))? \(queue=\?\)`)
 
-// sameTurn orders the tasks of a line that share a turn, which are few, or that have none and are not
-// parked.
-const sameTurn = "TEMP B-TREE FOR LAST TERM"
-
 // runAll runs every statement, so that it is known.
 func runAll(t *testing.T, d *db) {
 	makeQueue(t, d)
@@ -96,10 +92,6 @@ func checkPlans(t *testing.T, d *db) {
 		for _, step := range plan {
 			for _, bad := range []string{"SCAN", "TEMP B-TREE"} {
 				allowed := may[s]
-				if strings.Contains(text, "round, seq, place") ||
-					strings.Contains(text, "ORDER BY round DESC, seq DESC, place DESC") {
-					allowed = sameTurn
-				}
 				if strings.Contains(step, bad) && (allowed == "" || !strings.Contains(step, allowed)) {
 					t.Errorf("%s\n\t%s", text, step)
 				}
@@ -126,7 +118,7 @@ func TestPlansAnalyzed(t *testing.T) {
 			require.NoError(t, err)
 			r := &rows.Row{
 				ID: id, Key: "k", Priority: i % 2, State: driver.Ready, Takeable: i%2 == 0,
-				Round: uint64(i) % 2, Seq: id, Place: id,
+				Round: uint64(i) % 2, Place: id,
 				Wake: 5,
 			}
 			require.NoError(t, v.Put(r))

@@ -22,13 +22,13 @@ var sources = [rows.NumIndexes]source{
 	rows.TaskID:        {"tasks", "", "id", ""},
 	rows.TaskUniqueKey: {"tasks", "tasks_unique_key", "unique_key", "unique_key <> ''"},
 	rows.TaskReady: {
-		"tasks", "tasks_ready", "priority round seq place",
+		"tasks", "tasks_ready", "priority round place",
 		"takeable AND front <> 1",
 	},
 	rows.TaskKind: {
-		"tasks", "tasks_kind", "kind priority round seq place", "takeable AND (kind <> '' OR front = 1)",
+		"tasks", "tasks_kind", "kind priority round place", "takeable AND (kind <> '' OR front = 1)",
 	},
-	rows.TaskLine:  {"tasks", "tasks_key", `"key" priority round seq place`, ""},
+	rows.TaskLine:  {"tasks", "tasks_key", `"key" priority round place`, ""},
 	rows.TaskPlace: {"tasks", "tasks_place", `"key" priority (front<>3) place`, inLine},
 	rows.TaskKinds: {"tasks", "tasks_kinds", `"key" kind priority front place`, inLine},
 	rows.TaskShown: {

@@ -43,15 +43,15 @@ CREATE TABLE ~tasks (
 	id INTEGER PRIMARY KEY, -- queue << 42 | id
 	queue NOT NULL, "key" NOT NULL, kind NOT NULL, unique_key NOT NULL, role NOT NULL,
 	priority NOT NULL, weight NOT NULL, cost NOT NULL, ttr NOT NULL, max_attempts NOT NULL, created NOT NULL, deadline NOT NULL,
-	"group" NOT NULL, state NOT NULL, takeable NOT NULL, round NOT NULL, used NOT NULL, seq NOT NULL, gap NOT NULL, returned NOT NULL, untried NOT NULL, front NOT NULL, hidden NOT NULL, place NOT NULL, since NOT NULL,
+	"group" NOT NULL, state NOT NULL, takeable NOT NULL, round NOT NULL, used NOT NULL, gap NOT NULL, returned NOT NULL, untried NOT NULL, front NOT NULL, hidden NOT NULL, place NOT NULL, since NOT NULL,
 	consumer NOT NULL, attempts NOT NULL, ready_at NOT NULL, until NOT NULL, expires NOT NULL, wake NOT NULL,
 	err_code NOT NULL, err, -- NULL if there is none
 	metadata NOT NULL, -- JSON, '' if there is none
 	payload
 );
-CREATE INDEX ~tasks_ready ON ~tasks (queue, priority, round, seq, place) WHERE takeable AND front <> 1;
-CREATE INDEX ~tasks_kind ON ~tasks (queue, kind, priority, round, seq, place) WHERE takeable AND (kind <> '' OR front = 1);
-CREATE INDEX ~tasks_key ON ~tasks (queue, "key", priority, round, seq);
+CREATE INDEX ~tasks_ready ON ~tasks (queue, priority, round, place) WHERE takeable AND front <> 1;
+CREATE INDEX ~tasks_kind ON ~tasks (queue, kind, priority, round, place) WHERE takeable AND (kind <> '' OR front = 1);
+CREATE INDEX ~tasks_key ON ~tasks (queue, "key", priority, round, place);
 CREATE INDEX ~tasks_place ON ~tasks (queue, "key", priority, (front<>3), place) WHERE state = 1 AND front > 0;
 CREATE INDEX ~tasks_kinds ON ~tasks (queue, "key", kind, priority, front, place) WHERE state = 1 AND front > 0;
 CREATE INDEX ~tasks_shown ON ~tasks (queue, "key", takeable) WHERE state = 1 AND front > 0 AND (hidden OR takeable AND front = 3);

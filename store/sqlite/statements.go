@@ -11,7 +11,7 @@ type statement struct{ name, sql string }
 // taskColumns are in the order of readTask.
 const (
 	taskColumns = `id, "key", kind, unique_key, role, priority, weight, cost, ttr, max_attempts, created, deadline, ` +
-		`"group", state, takeable, round, used, seq, gap, returned, untried, front, hidden, place, since, consumer, attempts, ready_at, until, expires, wake, err_code, err, metadata`
+		`"group", state, takeable, round, used, gap, returned, untried, front, hidden, place, since, consumer, attempts, ready_at, until, expires, wake, err_code, err, metadata`
 	withPayload = taskColumns + `, payload`
 )
 
@@ -51,17 +51,17 @@ var (
 	}
 	insertTask = &statement{
 		"insert",
-		`INSERT INTO ~tasks (` + withPayload + `, queue) VALUES (` + placeholders(36) + `)`,
+		`INSERT INTO ~tasks (` + withPayload + `, queue) VALUES (` + placeholders(35) + `)`,
 	}
 	insertPlain = &statement{
 		"insert",
 		`INSERT INTO ~tasks (` + withPayload +
 			`, queue) VALUES (?, ?, '', '', 0, ?, ?, ?, ?, ?, ?, 0, ` +
-			`'', ?, ?, ?, ?, ?, 0, 0, 0, ?, 0, ?, ?, 0, 0, ?, 0, 0, 0, 0, NULL, '', ?, ?)`,
+			`'', ?, ?, ?, ?, 0, 0, 0, ?, 0, ?, ?, 0, 0, ?, 0, 0, 0, 0, NULL, '', ?, ?)`,
 	}
 	updateTask = &statement{
 		"update",
-		`UPDATE ~tasks SET "group" = ?, priority = ?, state = ?, takeable = ?, round = ?, used = ?, seq = ?, gap = ?, returned = ?, untried = ?, front = ?, hidden = ?, place = ?, since = ?, ` +
+		`UPDATE ~tasks SET "group" = ?, priority = ?, state = ?, takeable = ?, round = ?, used = ?, gap = ?, returned = ?, untried = ?, front = ?, hidden = ?, place = ?, since = ?, ` +
 			`consumer = ?, attempts = ?, ready_at = ?, until = ?, expires = ?, wake = ?, err_code = ?, err = ? WHERE id = ?`,
 	}
 	takeTask = &statement{"take", `UPDATE ~tasks SET state = 3, takeable = 0, ` +

@@ -14,12 +14,11 @@ type consumer struct {
 	driver.Handle
 	leases   list  // in the order in which they were taken
 	deadline int64 // the time at which they are lost; 0 if it has not left
-	left     int   // the number of consumers that had left before
 	index    int32 // in queue.leaving
 }
 
 func (a *consumer) before(b *consumer) bool {
-	return a.deadline < b.deadline || a.deadline == b.deadline && a.left < b.left
+	return a.deadline < b.deadline
 }
 func (a *consumer) at() *int32 { return &a.index }
 
@@ -68,8 +67,7 @@ func (q *queue) Leave(_ context.Context, h driver.Handle, grace time.Duration) e
 		return nil
 	}
 	q.cancelLeave(c)
-	q.left++
-	c.left, c.deadline = q.left, life.Plus(now, grace)
+	c.deadline = life.Plus(now, grace)
 	q.leaving.push(c)
 	q.announce()
 	return nil

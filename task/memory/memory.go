@@ -90,7 +90,6 @@ type queue struct {
 	taker          *driver.Taker   // the last one; nil if its consumer is gone
 	consumerTaking *consumer       // the consumer of taker
 	leaving        heap[*consumer] // consumers that have left, and may come back
-	left           int             // the number of consumers that ever left
 	outcomes       outcomes
 	evictable      *evictable // only with EvictHeaviest or EvictOldest
 	places         uint64     // the last place given to a task

@@ -112,7 +112,6 @@ func (c *coder) codeTask(r *rows.Row) {
 	c.flag(&r.Takeable)
 	number(c, &r.Round)
 	number(c, &r.Used)
-	number(c, &r.Seq)
 	c.flag(&r.Gap)
 	c.flag(&r.Returned)
 	c.flag(&r.Untried)

@@ -75,7 +75,7 @@ func (v *view) LastRound(l rows.Line, after uint64) (round uint64, n int, err er
 		if err != nil {
 			return 0, 0, err
 		}
-		r := uintAt(last(e.Key, 4))
+		r := uintAt(last(e.Key, 3))
 		if r != round {
 			if n > 0 && known == 0 {
 				break

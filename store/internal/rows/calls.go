@@ -241,10 +241,10 @@ func (v Calls) listTaken(o driver.ListOptions) ([]*Row, error) {
 	return slices.DeleteFunc(found, func(r *Row) bool { return r.State != driver.Taken }), err
 }
 
-// Next returns the first task of a line that is Ready and comes after a round and seq.
-func (v Calls) Next(l Line, round, seq uint64) (*Row, error) {
+// Next returns the first task of a line that is Ready and comes after a round and place.
+func (v Calls) Next(l Line, round, place uint64) (*Row, error) {
 	return one(v.Rows(Range{
-		Index: TaskLine, Prefixes: at(l.Key, num(l.Priority)), From: Tuple{num(round), num(seq + 1)}, Limit: 1,
+		Index: TaskLine, Prefixes: at(l.Key, num(l.Priority)), From: Tuple{num(round), num(place + 1)}, Limit: 1,
 		Only: Only{State: driver.Ready}, Lock: SkipLocked,
 	}))
 }

@@ -138,7 +138,7 @@ func (u *unit) updateShown(changed *Row) {
 	}
 	if next != nil && next.Priority > changed.Priority {
 		u.do(&work{
-			What: showKind, Name: []byte(key), Place: [4]int64{num(next.Priority)}, Kind: []byte(at.kind),
+			What: showKind, Name: []byte(key), Place: [3]int64{num(next.Priority)}, Kind: []byte(at.kind),
 		})
 	}
 }

@@ -16,9 +16,9 @@ type Index uint8
 const (
 	TaskID        Index = iota // (id), the primary key
 	TaskUniqueKey              // (unique key) that have one; no two rows have the same
-	TaskReady                  // (priority, round, seq, place) that are Takeable and do not share a turn
-	TaskKind                   // (kind, priority, round, seq, place) that are Takeable
-	TaskLine                   // (key, priority, round, seq, place)
+	TaskReady                  // (priority, round, place) that are Takeable and do not share a turn
+	TaskKind                   // (kind, priority, round, place) that are Takeable
+	TaskLine                   // (key, priority, round, place)
 	TaskPlace                  // (key, priority, whether not AtFront, place) that are Ready and have a Front
 	TaskKinds                  // (key, kind, priority, front, place) as in TaskPlace
 	TaskShown                  // (key, takeable, id) of these that are AtFront and Takeable, or Hidden
@@ -65,13 +65,13 @@ var (
 		{TaskID, false, func(r *Row) Tuple { return Tuple{num(r.ID)} }},
 		{TaskUniqueKey, true, func(r *Row) Tuple { return only(r.UniqueKey != "", r.UniqueKey) }},
 		{TaskReady, false, func(r *Row) Tuple {
-			return only(r.Takeable && r.Front != Shares, num(r.Priority), num(r.Round), num(r.Seq), num(r.Place))
+			return only(r.Takeable && r.Front != Shares, num(r.Priority), num(r.Round), num(r.Place))
 		}},
 		{TaskKind, false, func(r *Row) Tuple {
-			return only(r.Takeable, r.Kind, num(r.Priority), num(r.Round), num(r.Seq), num(r.Place))
+			return only(r.Takeable, r.Kind, num(r.Priority), num(r.Round), num(r.Place))
 		}},
 		{TaskLine, false, func(r *Row) Tuple {
-			return Tuple{r.Key, num(r.Priority), num(r.Round), num(r.Seq), num(r.Place)}
+			return Tuple{r.Key, num(r.Priority), num(r.Round), num(r.Place)}
 		}},
 		{TaskPlace, false, func(r *Row) Tuple {
 			return only(r.inLine(), r.Key, num(r.Priority), bit(r.Front != AtFront), num(r.Place))

@@ -244,10 +244,7 @@ func (r *Row) turn() account.Account { return account.Account{Round: r.Round, Us
 // setTurn gives a task a turn, or none. returned is true if the task has used it, and was handed
 // back.
 func (r *Row) setTurn(t account.Account, returned bool) {
-	r.Round, r.Used, r.Seq, r.Returned = t.Round, t.Used, 0, returned
-	if t.Round > 0 {
-		r.Seq = r.Place
-	}
+	r.Round, r.Used, r.Returned = t.Round, t.Used, returned
 	switch {
 	case r.Front == NoFront:
 	case t.Round == 0:

@@ -52,7 +52,6 @@ type Row struct {
 	Hidden   bool   // it is not Takeable only because its key is blocked
 	Round    uint64 // the round of its turn, or of its last used turn; 0 without one
 	Used     uint64 // the part of the share of that round that its line has used before it
-	Seq      uint64 // its Place if it has a Round: the order within the round
 	Gap      bool   // the turn of the next task of its line may be too late
 	Returned bool   // it was handed back with its turn
 	Untried  bool   // see life.Task

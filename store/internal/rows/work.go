@@ -22,7 +22,7 @@ type work struct {
 
 	// The place at which it goes on.
 	ID    uint64   `json:",omitempty"` // of beginGroup, countTasks and resetTasks: the last task
-	Place [4]int64 // of parkTasks and giveTurns: in TaskLine, after the key
+	Place [3]int64 // of parkTasks and giveTurns: in TaskLine, after the key
 	Front bool     `json:",omitempty"` // of parkTasks: the line has its turn
 	Kind  []byte   `json:",omitempty"` // of showKind
 }
@@ -40,13 +40,13 @@ func (w *work) page(n int) Range {
 func (w *work) pass(r *Row) (newLine bool) {
 	newLine = w.Name == nil || r.Key != string(w.Name) || num(r.Priority) != w.Place[0]
 	w.Name = []byte(r.Key)
-	w.Place = [4]int64{num(r.Priority), num(r.Round), num(r.Seq), num(r.Place + 1)}
+	w.Place = [3]int64{num(r.Priority), num(r.Round), num(r.Place + 1)}
 	return newLine
 }
 
 // place returns the place at which to go on, without the key.
 func (w *work) place() Tuple {
-	return Tuple{w.Place[0], w.Place[1], w.Place[2], w.Place[3]}
+	return Tuple{w.Place[0], w.Place[1], w.Place[2]}
 }
 
 type workType uint8

@@ -43,7 +43,7 @@ func insert(t *testing.T, v rows.Calls, r rows.Row) uint64 {
 	t.Helper()
 	n, err := v.Number()
 	ok(t, "Number", err)
-	r.ID, r.Seq, r.State, r.Weight = n, n, driver.Ready, 1
+	r.ID, r.Place, r.State, r.Weight = n, n, driver.Ready, 1
 	ok(t, "Insert", v.Put(&r))
 	return n
 }

@@ -154,7 +154,7 @@ func (v values) change(r *rows.Row, consumers []uint64) {
 		r.Priority = v.priority()
 	}
 	r.Group = pick(v.rnd, "", "", v.of(v.groups))
-	r.Round, r.Seq, r.Place, r.Since = pick(v.rnd, 0, v.round(), v.round()), v.place(), v.place(), v.place()
+	r.Round, r.Place, r.Since = pick(v.rnd, 0, v.round(), v.round()), v.place(), v.place()
 	r.Used = v.round()
 	r.Takeable = r.State == driver.Ready && r.Round != 0 && !v.chance(4)
 	r.Front, r.Hidden = pick(v.rnd, rows.NoFront, rows.Shares, rows.Parked, rows.AtFront), v.chance(4)

@@ -87,8 +87,8 @@ func (w *walker) check(right bool, format string, args ...any) {
 
 // describe shows what of a task matters here.
 func describe(r *rows.Row) string {
-	return fmt.Sprintf("task %d (key %s, priority %d, kind %q, state %v, takeable %v, front %v, hidden %v, round %d, seq %d, place %d, gap %v, wake %d, until %d)", r.ID,
-		r.Key, r.Priority, r.Kind, r.State, r.Takeable, r.Front, r.Hidden, r.Round, r.Seq, r.Place, r.Gap, r.Wake, r.Until)
+	return fmt.Sprintf("task %d (key %s, priority %d, kind %q, state %v, takeable %v, front %v, hidden %v, round %d, place %d, gap %v, wake %d, until %d)", r.ID,
+		r.Key, r.Priority, r.Kind, r.State, r.Takeable, r.Front, r.Hidden, r.Round, r.Place, r.Gap, r.Wake, r.Until)
 }
 
 func (w *walker) blocked(key string) bool {
@@ -215,7 +215,7 @@ func (w *walker) walkLines() {
 			w.walkFront(line)
 			continue
 		}
-		if !slices.IsSortedFunc(line, func(a, b *rows.Row) int { return cmp.Or(cmp.Compare(a.Round, b.Round), cmp.Compare(a.Seq, b.Seq)) }) {
+		if !slices.IsSortedFunc(line, func(a, b *rows.Row) int { return cmp.Compare(a.Round, b.Round) }) {
 			w.check(false, "the line %v is not in the order of places:", l)
 			for _, r := range line {
 				w.check(false, "  %s", describe(r))
