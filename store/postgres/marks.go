@@ -62,7 +62,7 @@ type search struct {
 	found    []*rows.Row // rows not written since
 	complete bool        // there are no others
 
-	kinds                   [][]byte // as the arguments of the statement
+	kinds                     [][]byte // as the arguments of the statement
 	from, round, place, below []int64
 }
 

@@ -233,7 +233,7 @@ func (s *scannedRow) columns() []any {
 		&r.Priority, &s.weight,
 		(*numberOrOne)(&r.Cost), (*number)(&r.TTR), &s.maxAttempts, &r.Created, (*number)(&r.Deadline),
 		&s.state, &r.Takeable, &r.Gap, &r.Returned, &r.Untried, &r.Front, &r.Hidden, &r.Round, &s.used, &r.Place,
-		 &r.Since, &s.consumer, &s.attempts,
+		&r.Since, &s.consumer, &s.attempts,
 		(*number)(&r.ReadyAt), (*number)(&r.Until), (*number)(&r.Expires), (*number)(&r.Wake), &s.code,
 		&s.message, (*text)(&r.Metadata),
 	}
