@@ -186,21 +186,25 @@ func (l *line) add(it *item) {
 	lane.insert(it)
 }
 
-// isBehind reports whether a ready task of the same key and priority has an earlier place.
+// isBehind reports whether a ready task of the same key and priority has an earlier place. The few
+// tasks that were handed back with their turns are not in the order of their places.
 func (it *item) isBehind() bool {
 	for _, l := range it.key.lines {
-		if l.band.priority != int(it.priority) {
-			continue
-		}
-		for _, lane := range l.lanes {
-			for other := range lane.inOrder.all() {
-				if other.place < it.place {
-					return true
+		switch {
+		case l.isEmpty() || l.band.priority != int(it.priority):
+		case !l.back && l.lanes[0].head().place < it.place:
+			return true
+		case l.back:
+			for _, lane := range l.lanes {
+				for other := range lane.inOrder.all() {
+					if other.place < it.place {
+						return true
+					}
 				}
-			}
-			for _, other := range lane.early {
-				if other.place < it.place {
-					return true
+				for _, other := range lane.early {
+					if other.place < it.place {
+						return true
+					}
 				}
 			}
 		}

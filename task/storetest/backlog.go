@@ -38,7 +38,8 @@ var backlogs = []backlog{
 }
 
 // Backlog shows that no call of a Store costs more than 6 times as much beside many tasks, taken
-// tasks, priorities or kinds of one key, or beside many keys, as it does in a small queue. Those of
+// tasks, priorities or kinds of one key, or beside many keys, as it does in a small queue, with and without
+// MaxInFlightPerKey and KeepPlace. Those of
 // these that are named in grows it leaves out. It is not in a bubble, because in these no time
 // passes while something is done; so open returns a Store whose time is that of the clock. What
 // Upcoming costs depends on more: see there.
@@ -95,7 +96,7 @@ type measured struct {
 }
 
 func (b *backlog) fill(t *testing.T, store task.Store, n, limit int) *measured {
-	q, err := task.Open(ctx, store, fmt.Sprint(n), &options{MaxInFlightPerKey: limit})
+	q, err := task.Open(ctx, store, fmt.Sprint(n), &options{MaxInFlightPerKey: limit, KeepPlace: limit > 0})
 	m := &measured{t, q, nil, map[string]time.Duration{}}
 	m.ok(err)
 	t.Cleanup(func() { m.ok(q.Close(ctx)) })
@@ -176,6 +177,8 @@ func (m *measured) measure() {
 	take()
 	m.time("Touch", func() error { return t.Touch(ctx, 0) })
 	m.time("Release", func() error { return t.Release(ctx, 0) })
+	take()
+	m.time("Return", func() error { return t.Return(ctx) })
 	take()
 	m.time("Fail", func() error { return t.Fail(ctx, errOops, 0) })
 	take()

@@ -125,6 +125,6 @@ func TestUnknown(t *testing.T) {
 
 func TestCost(t *testing.T) {
 	storetest.Backlog(t, func(t *testing.T) task.Store {
-		return newStore(openDB(t, &mvcc.DB{MaxValue: 4 << 20}))
+		return newStore(openDB(t, &mvcc.DB{MaxValue: 4 << 20, MaxBytes: 1 << 30}))
 	})
 }
