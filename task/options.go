@@ -70,10 +70,9 @@ type Options[V any] struct {
 	// PriorCost, with a Quantum, is for costs that are unknown before the task is done: the cost of a
 	// task that is put without a Cost is the moving mean of the costs that [Queue.ReportCost] has
 	// reported for its key, in which each new cost counts an eighth. In memory the key pays the mean
-	// of the moment at which it gets the turn for the task, one turn at a time, if the queue was
-	// first opened with a PriorCost; in a database it pays the mean of the Put. PriorCost, 1 to
-	// 65,536 quanta, is the cost for a key without reports to this Queue, which remembers at least
-	// the last 8,192 reported keys. 0 means that costs are not learned.
+	// at the Take, in a database the mean at the Put. PriorCost, 1 to 65,536 quanta, is the cost for
+	// a key without reports to this Queue, which remembers at least the last 8,192 reported keys. 0
+	// means that costs are not learned.
 	PriorCost int64
 
 	// MaxInFlightPerKey is the greatest number of tasks of a key that are taken at the same time; it
@@ -150,8 +149,7 @@ type PutOptions struct {
 	//
 	// A key that has had more than its share of a round pays with its shares of later rounds, even if
 	// it has no task in between, unless no other task of the priority is ready. The key pays when the
-	// task gets its turn. With MaxInFlightPerKey, and in a database with KeepPlace or after a task
-	// with a Kind was put, that is when the task is its key's next one, else when it becomes ready.
+	// task is taken, and again for each attempt after one in vain.
 	Cost int64
 
 	// Delay is the time until the task is ready. 0 or less means at once.

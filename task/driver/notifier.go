@@ -47,7 +47,7 @@ type Notifier interface {
 	Ended(id ID, err error)
 
 	// LearnedCost returns the learned cost of a task of that key, 0 if costs are not learned. A
-	// Store in memory asks when it gives a turn to a task whose New.Learned is set.
+	// Store in memory asks when it gives out a task whose New.Learned is set.
 	LearnedCost(key string) int64
 
 	// WantsExpired reports whether Expired has an effect. If not, a Backend need not call it, nor
