@@ -148,14 +148,10 @@ func remove(ctx context.Context, c *call) error {
 		return err
 	}
 	if !c.yes {
-		n := 0
-		for t, err := range c.tasks(ctx, q, 1000) {
-			if err != nil {
-				return err
-			}
-			if c.hasReason(t) {
-				n++
-			}
+		nothing := func(context.Context, task.ID) error { return nil }
+		n, err := each.Do(ctx, c.tasks(ctx, q, 1000), c.hasReason, nothing)
+		if err != nil {
+			return err
 		}
 		return fmt.Errorf("these are %d tasks; -yes deletes them", n)
 	}

@@ -45,13 +45,13 @@ func Do[V any](
 	do func(ctx context.Context, id task.ID) error,
 ) (n int, err error) {
 	for t, err := range tasks {
-		if err == nil && !chosen(t) {
+		if err != nil {
+			return n, err
+		}
+		if !chosen(t) {
 			continue
 		}
-		if err == nil {
-			err = do(ctx, t.ID)
-		}
-		switch {
+		switch err := do(ctx, t.ID); {
 		case err == nil:
 			n++
 		case !errors.Is(err, task.ErrTaken) && !errors.Is(err, task.ErrNotFound):
