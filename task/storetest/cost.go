@@ -33,7 +33,7 @@ var costCases = []testCase{
 		q.costing(10, "b1 b2 b3")
 		q.order("a1 a2 b1 a3 a4 b2 b3")
 	}},
-	{"MaxInFlightPerKey", "The key pays when the task gets its turn", func(e *env) {
+	{"MaxInFlightPerKey", "The key pays when the task is taken", func(e *env) {
 		q := e.open(options{Quantum: 10, MaxInFlightPerKey: 1})
 		q.costing(5, "a1 a2 a3 a4 a5")
 		q.costing(10, "b1 b2 b3")
