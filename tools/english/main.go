@@ -1,20 +1,16 @@
 // Command english finds what CONTRIBUTING.md asks writers to avoid, in comments and in Markdown:
 //
-//	cd tools && go run ./english [-count] ..
+//	cd tools && go run ./english ..
 //
-// Folders and pages in todo.txt may have hits; one without hits must leave the list. A hit is
-// accepted if the text around it contains a line of accepted.txt. -count prints hits by folder.
+// A hit is accepted if the text around it contains a line of accepted.txt.
 package main
 
 import (
 	_ "embed"
-	"flag"
-	"fmt"
 	"go/parser"
 	"go/token"
 	"io/fs"
 	"log"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -40,8 +36,6 @@ var avoid = map[string]string{
 }
 
 var (
-	//go:embed todo.txt
-	todoList string
 	//go:embed accepted.txt
 	acceptedList string
 
@@ -52,20 +46,20 @@ var (
 
 func main() {
 	log.SetFlags(0)
-	count := flag.Bool("count", false, "print the number of hits by folder")
-	flag.Parse()
-	hits, used := map[string]int{}, map[string]bool{}
-	todo, accepted := strings.Fields(todoList), strings.Split(strings.TrimSpace(acceptedList), "\n")
-	bad, rules := false, map[*regexp.Regexp]string{}
+	if len(os.Args) != 2 {
+		log.Fatal("usage: english FOLDER")
+	}
+	bad, used, rules := false, map[string]bool{}, map[*regexp.Regexp]string{}
+	accepted := strings.Split(strings.TrimSpace(acceptedList), "\n")
 	for rule, better := range avoid {
 		rule = strings.ReplaceAll(rule, " ", `\s+`)
 		rules[regexp.MustCompile(`(?i)(?:\b|^)(?:`+rule+`)`)] = better
 	}
-	err := filepath.WalkDir(flag.Arg(0), func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(os.Args[1], func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() && (d.Name() == "testdata" || d.Name() == ".git") {
 			return fs.SkipDir
 		}
-		text, place := "", strings.TrimPrefix(filepath.ToSlash(path), flag.Arg(0)+"/")
+		text := ""
 		switch {
 		case err != nil:
 		case strings.HasSuffix(path, ".md"):
@@ -74,7 +68,6 @@ func main() {
 			text = codeOfPage.ReplaceAllStringFunc(string(page), blank)
 		case strings.HasSuffix(path, ".go"):
 			text, err = comments(path)
-			place = filepath.ToSlash(filepath.Dir(place))
 		}
 		for rule, better := range rules {
 			for _, at := range rule.FindAllStringIndex(text, -1) {
@@ -84,12 +77,9 @@ func main() {
 					used[accepted[i]] = true
 					continue
 				}
-				hits[place]++
-				if !*count && !slices.Contains(todo, place) {
-					bad = true
-					log.Printf("%s:%d: %q: write %s", path, 1+strings.Count(text[:at[0]], "\n"),
-						text[at[0]:at[1]], better)
-				}
+				bad = true
+				log.Printf("%s:%d: %q: write %s", path, 1+strings.Count(text[:at[0]], "\n"),
+					text[at[0]:at[1]], better)
 			}
 		}
 		return err
@@ -97,16 +87,10 @@ func main() {
 	if err != nil {
 		log.Fatal("error: ", err)
 	}
-	if *count {
-		for _, place := range slices.Sorted(maps.Keys(hits)) {
-			fmt.Printf("%5d %s\n", hits[place], place)
-		}
-		return
-	}
-	for _, line := range slices.Concat(todo, accepted) {
-		if hits[line] == 0 && !used[line] && line != "" {
+	for _, line := range accepted {
+		if !used[line] && line != "" {
 			bad = true
-			log.Printf("todo.txt or accepted.txt has %q, and nothing needs that", line)
+			log.Printf("accepted.txt has %q, and nothing needs that", line)
 		}
 	}
 	if bad {

@@ -12,9 +12,9 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// Who looks from another process writes nothing: what is due by then happens when those come who
-// work on the queue, who are told of what has expired. And looking keeps nobody from opening the
-// queue with other options.
+// A process that only looks at a queue writes nothing: tasks expire when a process opens the queue
+// to work on it, and that process calls OnExpire. A looking process does not keep others from
+// opening the queue with other options.
 func TestLookingChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := rowstest.NewDB(time.Now)

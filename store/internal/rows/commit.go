@@ -233,7 +233,7 @@ func (m *committer) leave(c *call, why error, late bool) error {
 	return nil
 }
 
-// begin begins a try of the calls, and returns those whose callers still wait.
+// begin begins a try of the calls. It returns the calls with a caller that still waits.
 func (m *committer) begin(calls []*call, cancel context.CancelFunc) []*call {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -21,8 +21,8 @@ import (
 
 var errBroken = errors.New("the database is broken")
 
-// Of calls that share a transaction, one that the database does not like fails alone; the others
-// fail if the transaction does.
+// If one call of a shared transaction fails in the database, the other calls succeed. If the
+// transaction fails, all its calls fail.
 func TestSharedTransaction(t *testing.T) {
 	for name, c := range map[string]struct {
 		op          string
@@ -114,13 +114,13 @@ type chaos struct {
 	put     map[int]bool              // payloads; false if that has failed
 	holds   map[int]int               // by payload: how often it was taken and not handed back
 	gone    map[int]bool              // payloads that were acked
-	events  map[task.EventType]uint64 // that were told
-	refused map[bool]int              // calls that have failed, by whether they were cancelled
-	unknown [2]task.Stats             // Puts and Takes that may have been done
+	events  map[task.EventType]uint64 // that readers have got
+	refused map[bool]int              // failed calls, by whether they were cancelled
+	unknown [2]task.Stats             // Puts and Takes that returned ErrUnknown
 }
 
-// While calls of the database fail and callers go away, what has returned no error has happened
-// once, and what has returned one has not; but for an ErrUnknown, of which the next call tells.
+// While calls of the database fail and callers cancel, a call without an error has taken effect
+// once, and a call with an error has not. After an ErrUnknown the next call finds out.
 func TestFaults(t *testing.T) {
 	for name, shared := range map[string]bool{"Exclusive": false, "Shared": true} {
 		t.Run(name, func(t *testing.T) {
@@ -195,11 +195,11 @@ func (c *chaos) run(seed uint64) {
 		all.Go(func() { c.work(i, rand.New(rand.NewPCG(seed, uint64(i)+1))) })
 	}
 	all.Wait()
-	time.Sleep(5 * time.Minute) // who holds tasks goes on doing so
+	time.Sleep(5 * time.Minute) // renewed leases stay
 	c.check()
 }
 
-// work makes calls, as one of many.
+// work makes the calls of one goroutine.
 func (c *chaos) work(number int, rnd *rand.Rand) {
 	which := number % 2
 	q := c.queues[which]
@@ -229,7 +229,7 @@ func (c *chaos) work(number int, rnd *rand.Rand) {
 			if errors.Is(err, task.ErrUnknown) {
 				c.note(nil, func() {
 					c.unknown[which].Puts++
-					if _, known := c.put[payload]; !known { // it may be there
+					if _, known := c.put[payload]; !known { // the task may exist
 						c.put[payload] = false
 					}
 				})
@@ -270,7 +270,7 @@ func (c *chaos) work(number int, rnd *rand.Rand) {
 	}
 }
 
-// known settles a task, and if that may have been done finds out.
+// known settles a task. If the outcome is unknown, it settles again to find out.
 func known(settle func(context.Context) error, ctx context.Context) error {
 	err := settle(ctx)
 	for unknown := errors.Is(err, task.ErrUnknown); unknown && err != nil; {
@@ -310,7 +310,7 @@ func (c *chaos) check() {
 		for err := errBroken; err != nil; {
 			s, err = q.Stats(c.Context())
 		}
-		puts, takes := s.Puts-c.did[i].Puts, s.Takes-c.did[i].Takes // that nobody knows of
+		puts, takes := s.Puts-c.did[i].Puts, s.Takes-c.did[i].Takes // done, but their callers got ErrUnknown
 		require.LessOrEqual(c, puts, c.unknown[i].Puts)
 		require.LessOrEqual(c, takes, c.unknown[i].Takes)
 		got := task.Stats{Puts: s.Puts - puts, Takes: s.Takes - takes, Acks: s.Acks, Releases: s.Releases - takes, Losses: s.Losses}
@@ -326,7 +326,7 @@ func (c *chaos) check() {
 	require.Equal(c, sum, c.events)
 }
 
-// checkHistory checks that what was acked is told to have ended, once.
+// checkHistory checks that the history has each acked task once, and no other.
 func (c *chaos) checkHistory(s *rows.Store) {
 	ended := map[string]int{}
 	for i := range c.queues {

@@ -17,9 +17,9 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// Calls that share a transaction, and what it remembers, come to the same as calls that each have
-// one of their own. storetest.Compare cannot show that: it makes one call at a time, as it must
-// know what has come of one before it can choose the next.
+// Calls that share a transaction, and its cached rows, have the same results as calls in
+// transactions of their own. storetest.Compare cannot show that: it makes one call at a time,
+// because it needs the result of a call to choose the next one.
 func TestTogether(t *testing.T) {
 	seeds := uint64(20)
 	if testing.Short() {
@@ -39,7 +39,7 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-// both are two queues to which the same happens.
+// both makes the same calls on two queues: one after the other, and many in a transaction.
 type both struct {
 	*testing.T
 	rnd       *rand.Rand
@@ -47,8 +47,8 @@ type both struct {
 	dbs       [2]*rowstest.DB
 	gate      chan struct{} // of many
 	held      [][2]*task.Task[string]
-	ids       map[string]*[2]task.ID // by payload, of those that nobody has taken
-	waiting   []string               // their payloads, and perhaps others
+	ids       map[string]*[2]task.ID // of tasks that were never taken, by payload
+	waiting   []string               // the payloads of these tasks, and maybe of others
 
 	keys, kinds, priorities, most int
 }
@@ -72,13 +72,13 @@ func newBoth(t *testing.T, rnd *rand.Rand, shared bool) *both {
 	return b
 }
 
-// action is something that is done to one queue, and then in the same way to the other.
+// action is a change of both queues.
 type action struct {
-	order int                     // in which order the actions of a transaction are done
+	order int                     // a lower one comes earlier in its transaction
 	do    func(q queue, side int) // 0 for one, 1 for many
 }
 
-// step does some actions.
+// step runs up to a dozen actions on one queue, then in one transaction on the other.
 func (b *both) step() {
 	time.Sleep(time.Duration(b.rnd.IntN(3)) * time.Second)
 	synctest.Wait()
@@ -176,7 +176,8 @@ func (b *both) delete() action {
 
 func (b *both) seconds() time.Duration { return time.Duration(b.rnd.IntN(8)) * time.Second }
 
-// same returns a function that is called with what came of an action in each queue.
+// same returns a function to be called with the error of an action in each queue. It compares the
+// two.
 func (b *both) same() func(error) {
 	var first error
 	called := false
@@ -247,7 +248,7 @@ func (b *both) settle() action {
 	}}
 }
 
-// Tasks at the front of a key expire at once: the one behind them gets their turn.
+// Tasks at the front of a key expire together: the task behind them gets their turn.
 func TestFrontsExpireTogether(t *testing.T) {
 	everywhere(t, task.Options[string]{MaxInFlightPerKey: 1}, func(q queue) {
 		q.put("a0")
@@ -260,7 +261,7 @@ func TestFrontsExpireTogether(t *testing.T) {
 		require.NoError(q, a0.Ack(q.Context()))
 		q.order("a3 b1 c1 b2 c2")
 	})
-	everywhere(t, task.Options[string]{MaxInFlightPerKey: 1}, func(q queue) { // as they do if their group is cancelled
+	everywhere(t, task.Options[string]{MaxInFlightPerKey: 1}, func(q queue) { // or their group is cancelled
 		for _, name := range []string{"a1", "a2"} {
 			q.putInto(name, task.Member)
 		}
@@ -271,7 +272,7 @@ func TestFrontsExpireTogether(t *testing.T) {
 	})
 }
 
-// Turns that were handed back are gone with the tasks that had them.
+// A deleted task takes the turn with it that it was handed back with.
 func TestTurnsHandedBackGo(t *testing.T) {
 	everywhere(t, task.Options[string]{}, func(q queue) {
 		q.put("a1:x a2:x a3:x a4:x a5:x a6:x a7:x b1:x b2:x b3:x b4:x")
@@ -291,8 +292,8 @@ func TestTurnsHandedBackGo(t *testing.T) {
 	})
 }
 
-// A task can be taken once all of its kind in the line before its own are deleted, also if these
-// were more than are kept in mind.
+// A task can be taken when all tasks of its kind in an earlier line are deleted, even if these are
+// more than one scan of the line reads.
 func TestLastOfKindDeleted(t *testing.T) {
 	everywhere(t, task.Options[string]{MaxInFlightPerKey: 1}, func(q queue) {
 		q.put("a0")

@@ -12,8 +12,8 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// TestHistoryHasPayloads ends tasks in all ways, also those for which tasks are looked up without
-// their payloads.
+// TestHistoryHasPayloads ends tasks in all ways, even by operations that read tasks without their
+// payloads.
 func TestHistoryHasPayloads(t *testing.T) {
 	ctx := t.Context()
 	s := rows.New(rowstest.NewDB(time.Now), rows.Options{MaxPayload: 1 << 10, History: time.Hour, Poll: time.Second})

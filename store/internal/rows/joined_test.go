@@ -13,14 +13,14 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// eachDB runs a test in a bubble, over a database whose transactions run one after the other, and
-// one in which they do not.
+// eachDB runs a test in a bubble: over a database whose transactions run one after the other, and
+// over a database whose transactions overlap.
 func eachDB(t *testing.T, test func(t *testing.T, db *rowstest.DB, q queue)) {
 	inDB(t, "Exclusive", rowstest.DB{}, test)
 	inDB(t, "Shared", rowstest.DB{Shared: true}, test)
 }
 
-// inDB runs a test over a database like that.
+// inDB runs a test over a database with the fields of like.
 func inDB(t *testing.T, name string, like rowstest.DB, test func(t *testing.T, db *rowstest.DB, q queue)) {
 	t.Run(name, func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -49,8 +49,8 @@ func join(t *testing.T, db *rowstest.DB, calls func(ctx context.Context)) {
 	require.NoError(t, tx.Commit())
 }
 
-// A call that needs the queue for itself, and finds that only after it has written something, is
-// done once.
+// A call that finds after a write that it needs the queue for itself begins again. It has its
+// effect once.
 func TestJoinedOnce(t *testing.T) {
 	eachDB(t, func(t *testing.T, db *rowstest.DB, q queue) {
 		join(t, db, func(ctx context.Context) {
@@ -81,7 +81,7 @@ func TestJoinedOnce(t *testing.T) {
 	inDB(t, "SharedWithoutUndo", rowstest.DB{Shared: true, KeepsParts: true}, kick)
 }
 
-// What becomes due of a task that was put in a transaction of the caller's happens in time.
+// A delayed task that was put in a transaction of the caller's becomes ready on time.
 func TestJoinedDue(t *testing.T) {
 	eachDB(t, func(t *testing.T, db *rowstest.DB, q queue) {
 		time.Sleep(time.Hour + 7*time.Second + 123)
@@ -97,7 +97,7 @@ func TestJoinedDue(t *testing.T) {
 	})
 }
 
-// So does what becomes due of a task that another process has put, which is gone by then.
+// So does a delayed task of another process that was closed before the delay was over.
 func TestOthersDue(t *testing.T) {
 	eachDB(t, func(t *testing.T, db *rowstest.DB, q queue) {
 		time.Sleep(time.Hour + 10*time.Second)
@@ -113,11 +113,12 @@ func TestOthersDue(t *testing.T) {
 	})
 }
 
-// Who looks does not take a lease for lost because a transaction that may be rolled back ends it.
+// A lease that an open transaction ends is not reported as lost, because the transaction may be
+// rolled back.
 func TestLeaseIsHeldUntilCommit(t *testing.T) {
 	eachDB(t, func(t *testing.T, db *rowstest.DB, q queue) {
 		if !db.Shared {
-			return // nobody can look meanwhile
+			return // no process can look while the transaction is open
 		}
 		other := openQueue(t, open(db.Reopen()), task.Options[string]{})
 		q.put("a1")
@@ -128,14 +129,14 @@ func TestLeaseIsHeldUntilCommit(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, a.Ack(ctx))
 		other.put("b1")
-		time.Sleep(time.Minute) // it was looked often
+		time.Sleep(time.Minute) // the process looks often
 		require.NoError(t, held.Err())
 		tx.Rollback()
 	})
 }
 
-// Calls in transactions of callers share nothing with others that run at the same time: the race
-// detector would tell.
+// Calls in transactions of callers share no memory with calls that run at the same time; the race
+// detector would find it.
 func TestJoinedBesideOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := rowstest.NewDB(time.Now)
@@ -148,7 +149,7 @@ func TestJoinedBesideOthers(t *testing.T) {
 				if i == 100 {
 					o.Kind = "x" // which changes the settings
 				}
-				_, _ = q.Put(t.Context(), "a", "others", o) // own transactions may be in its way
+				_, _ = q.Put(t.Context(), "a", "others", o) // the callers' transactions may block it
 			}
 		})
 		for range 50 {
@@ -170,8 +171,8 @@ func TestJoinedBesideOthers(t *testing.T) {
 	})
 }
 
-// Of two transactions that put a task with the same unique key at the same time, the second one is
-// told so, and can go on.
+// Two transactions put a task with the same unique key at the same time: in the second one Put
+// returns ErrDuplicate, and the transaction can go on.
 func TestJoinedUniqueKey(t *testing.T) {
 	twoProcesses(t, func(t *testing.T, db *rowstest.DB, q, _ queue) {
 		put := func(ctx context.Context, payload, uniqueKey string) error {
@@ -196,8 +197,8 @@ func TestJoinedUniqueKey(t *testing.T) {
 	})
 }
 
-// A transaction of the caller's that has a queue for itself does not hold up the other queues of
-// the process.
+// A transaction of the caller's that has a queue for itself does not block the other queues of the
+// process.
 func TestOtherQueuesGoOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := rowstest.NewDB(time.Now)
@@ -220,16 +221,16 @@ func TestOtherQueuesGoOn(t *testing.T) {
 	})
 }
 
-// Of a transaction that the caller commits, the process counts and tells nothing, but what is due
-// then and who waits finds it.
+// A process does not count the changes of a transaction that its caller commits, and sends no
+// events for them. But waiting calls find its tasks.
 func TestCommittedByCaller(t *testing.T) {
 	eachDB(t, func(t *testing.T, db *rowstest.DB, q queue) {
 		q.put("a1")
 		a := q.take("a1")
-		was, told := a.Info(), map[task.EventType]bool{}
+		was, events := a.Info(), map[task.EventType]bool{}
 		go func() {
 			for e := range q.Events(t.Context()) {
-				told[e.Type] = true
+				events[e.Type] = true
 			}
 		}()
 		synctest.Wait()
@@ -242,7 +243,7 @@ func TestCommittedByCaller(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "b1", b.Payload)
 		synctest.Wait()
-		require.False(t, told[task.EventPut] || told[task.EventAck])
+		require.False(t, events[task.EventPut] || events[task.EventAck])
 		s, err := q.Stats(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, [3]uint64{1, 2, 0}, [3]uint64{s.Puts, s.Takes, s.Acks})

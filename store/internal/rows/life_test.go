@@ -17,8 +17,8 @@ import (
 	"github.com/fairq/fairq/task/memory"
 )
 
-// everywhere runs a test in a bubble, over both kinds of databases, and over a Memory, which shows
-// that it expects what is right.
+// everywhere runs a test in a bubble, over both kinds of databases, and over memory, to show that
+// the test expects the right results.
 func everywhere(t *testing.T, o task.Options[string], test func(q queue)) {
 	for name, in := range map[string]func() task.Store{
 		"Memory":    func() task.Store { return new(memory.Store) },
@@ -35,7 +35,7 @@ func everywhere(t *testing.T, o task.Options[string], test func(q queue)) {
 	}
 }
 
-// find returns a task.
+// find returns the task with the payload name.
 func (q queue) find(name string) *task.Task[string] {
 	list, err := q.List(q.Context(), task.ListOptions{Limit: 1000})
 	require.NoError(q, err)
@@ -56,8 +56,8 @@ func (q queue) putInto(name string, role task.Role) {
 	require.NoError(q, err)
 }
 
-// What is behind a task that is deleted moves up, one after the other.
-func TestGapIsClosed(t *testing.T) {
+// When a task is deleted, each task behind it moves up by one turn.
+func TestTasksBehindDeletedMoveUp(t *testing.T) {
 	everywhere(t, task.Options[string]{}, func(q queue) {
 		q.put("b1 b2 b3 b4 a1 a2 a3 a4")
 		q.remove("a1")
@@ -71,8 +71,8 @@ func TestGapIsClosed(t *testing.T) {
 	})
 }
 
-// So it is with tasks that are put later.
-func TestPutBehindGap(t *testing.T) {
+// So do tasks that are put later.
+func TestPutBehindDeleted(t *testing.T) {
 	everywhere(t, task.Options[string]{}, func(q queue) {
 		q.put("b1 b2 b3 b4 b5 b6 a1 a2 a3")
 		q.remove("a1")
@@ -85,7 +85,7 @@ func TestPutBehindGap(t *testing.T) {
 	})
 }
 
-// So it is when the task in front was buried.
+// So do tasks behind a buried task.
 func TestPutBehindBuried(t *testing.T) {
 	everywhere(t, task.Options[string]{}, func(q queue) {
 		q.put("b1 b2 b3 b4 a1 a2")
@@ -95,7 +95,7 @@ func TestPutBehindBuried(t *testing.T) {
 	})
 }
 
-// A task at the front of its key leaves its turn to the next one if it is deleted.
+// A deleted task at the front of its key leaves its turn to the next task.
 func TestFrontIsDeleted(t *testing.T) {
 	everywhere(t, task.Options[string]{MaxInFlightPerKey: 5}, func(q queue) {
 		q.put("b1 a1 c1 a2")
@@ -104,7 +104,7 @@ func TestFrontIsDeleted(t *testing.T) {
 	})
 }
 
-// A key that was paused gets one of the turns that it has missed, and all others anew.
+// A resumed key gets one of the turns that it has missed. Its other tasks get new turns.
 func TestMissedTurns(t *testing.T) {
 	everywhere(t, task.Options[string]{}, func(q queue) {
 		q.put("a1 a2 b1 b2 b3 b4 b5 b6")
@@ -117,7 +117,7 @@ func TestMissedTurns(t *testing.T) {
 	})
 }
 
-// A task that is to run when a group was cancelled is not one of those that are deleted then.
+// Cancelling a group does not delete its tasks with the role AtAbort.
 func TestAtAbortIsKept(t *testing.T) {
 	everywhere(t, task.Options[string]{}, func(q queue) {
 		ctx := q.Context()
@@ -136,7 +136,7 @@ func TestAtAbortIsKept(t *testing.T) {
 	})
 }
 
-// Times that are farther away than a database can count are as far away as it can.
+// A time beyond the last one of a database becomes that last time.
 func TestFarTimes(t *testing.T) {
 	bubble(t, task.Options[string]{}, func(q queue) {
 		_, err := q.Put(q.Context(), "a", "a1", task.PutOptions{TTR: time.Second})
@@ -150,7 +150,7 @@ func TestFarTimes(t *testing.T) {
 	})
 }
 
-// A deadline is told as it was put, also if it was over long ago.
+// OnExpire gets the deadline of the Put, even if it was over long before.
 func TestOldDeadline(t *testing.T) {
 	expired := make(chan *task.Task[string], 1)
 	o := task.Options[string]{OnExpire: func(t *task.Task[string]) { expired <- t }}
@@ -164,7 +164,7 @@ func TestOldDeadline(t *testing.T) {
 	}
 }
 
-// What one process has removed, another one does not keep turns behind.
+// When one process removes tasks, another one gives no turns behind them.
 func TestOthersRemove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := rowstest.NewDB(time.Now)
@@ -179,7 +179,7 @@ func TestOthersRemove(t *testing.T) {
 	})
 }
 
-// losses counts the leases that are told to be lost.
+// losses counts the events of lost leases.
 func (q queue) losses() *atomic.Int32 {
 	lost, events := new(atomic.Int32), q.Events(q.Context())
 	go func() {
@@ -192,7 +192,7 @@ func (q queue) losses() *atomic.Int32 {
 	return lost
 }
 
-// Who looks what others have done does not think that tasks that were settled here are lost.
+// A process that looks for changes of others does not report its own settled tasks as lost.
 func TestNotLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := rowstest.NewDB(time.Now)
@@ -209,7 +209,7 @@ func TestNotLost(t *testing.T) {
 	})
 }
 
-// stalling runs a test of two processes, of which the first one can be stopped.
+// stalling runs a test of two processes. The gate of db stops the first one.
 func stalling(t *testing.T, test func(db *slow, a queue, b func(task.Options[string]) (*task.Queue[string], error))) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &slow{rowstest.NewDB(time.Now), make(chan struct{}, 1)}
@@ -225,8 +225,8 @@ func stalling(t *testing.T, test func(db *slow, a queue, b func(task.Options[str
 	})
 }
 
-// While a queue is open it cannot be opened with other options. Who was taken for dead finds that
-// others have done so.
+// While a process has a queue open, no other can open it with other options. A process that was
+// taken for dead finds that another one has done so.
 func TestOtherOptions(t *testing.T) {
 	stalling(t, func(db *slow, a queue, open func(task.Options[string]) (*task.Queue[string], error)) {
 		other := task.Options[string]{Grace: time.Second, Capacity: 7}
@@ -244,7 +244,7 @@ func TestOtherOptions(t *testing.T) {
 	})
 }
 
-// A task that is handed back late is ready since it should have been.
+// A task that is handed back late counts as ready since the end of Grace.
 func TestHandedBackLate(t *testing.T) {
 	stalling(t, func(db *slow, a queue, _ func(task.Options[string]) (*task.Queue[string], error)) {
 		a.put("a1")
@@ -257,12 +257,13 @@ func TestHandedBackLate(t *testing.T) {
 		<-db.gate
 		time.Sleep(time.Minute)
 		db.gate <- struct{}{}
-		time.Sleep(time.Second) // which it leaves others to come back
+		time.Sleep(time.Second) // after an outage a process gives the others Grace to come back
 		require.True(a, deadline.Equal(a.find("a1").Info().ReadyAt))
 	})
 }
 
-// Tasks that are deleted in the transaction in which others are taken have left their turns.
+// A task that is deleted in a transaction leaves its turn to the next one, even for a take of the
+// same transaction.
 func TestDeletedAndTaken(t *testing.T) {
 	stalling(t, func(db *slow, q queue, _ func(task.Options[string]) (*task.Queue[string], error)) {
 		q.put("a1 a2 b1 b2")
@@ -282,7 +283,7 @@ func TestDeletedAndTaken(t *testing.T) {
 	})
 }
 
-// A queue that is opened with other options counts what it has, and keeps the order.
+// A queue that is opened with other options counts its tasks, and keeps their order.
 func TestRebuild(t *testing.T) {
 	kinds := "a1:x a2:x a3:y b1:x"
 	for name, c := range map[string]struct {
@@ -338,9 +339,9 @@ func TestRebuild(t *testing.T) {
 	}
 }
 
-// If another process has ended a lease, the readers of events here learn of it, even while no call
+// If another process ends a lease, the holder's readers of events get an event, even while no call
 // waits for a task.
-func TestLossIsTold(t *testing.T) {
+func TestLossIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := rowstest.NewDB(time.Now)
 		q, other := openQueue(t, open(db), task.Options[string]{}), openQueue(t, open(db.Reopen()), task.Options[string]{})
@@ -352,8 +353,8 @@ func TestLossIsTold(t *testing.T) {
 	})
 }
 
-// In a queue in which tasks keep their places, those that are delayed keep theirs when others go.
-// A key that was paused gets back one turn there too.
+// With KeepPlace a delayed task keeps its place when another one is deleted. A resumed key gets
+// back one turn.
 func TestKeptPlaces(t *testing.T) {
 	everywhere(t, task.Options[string]{KeepPlace: true}, func(q queue) {
 		q.put("a1")
@@ -375,7 +376,7 @@ func TestKeptPlaces(t *testing.T) {
 	})
 }
 
-// How a task has ended that was buried is known by its error, also once its time to live is over.
+// Wait returns the error of a buried task, even after its time to live is over.
 func TestExpiredWhenBuried(t *testing.T) {
 	everywhere(t, task.Options[string]{Retention: time.Hour}, func(q queue) {
 		_, err := q.Put(q.Context(), "a", "a1", task.PutOptions{UniqueKey: "x", TTL: time.Minute})

@@ -18,7 +18,7 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// The tests of this file are about tasks that nobody would ever get, if something was forgotten.
+// The tests of this file are about interleavings in which a task could be lost forever.
 
 // twoProcesses runs a test in a bubble, with two processes that have a queue open over a database
 // whose transactions run at the same time.
@@ -28,13 +28,14 @@ func twoProcesses(t *testing.T, test func(t *testing.T, db *rowstest.DB, q, othe
 		db.Shared = true
 		o := task.Options[string]{Grace: time.Second}
 		in := func(db *rowstest.DB) *rows.Store {
-			return rows.New(db, rows.Options{MaxPayload: 100, Poll: 100 * time.Millisecond}) // what the other one does is seen soon
+			return rows.New(db, rows.Options{MaxPayload: 100, Poll: 100 * time.Millisecond})
 		}
 		test(t, db, openQueue(t, in(db), o), openQueue(t, in(db.Reopen()), o))
 	})
 }
 
-// A consumer ends while a transaction of the caller's settles what it holds, which is rolled back.
+// A consumer ends while a transaction of the caller's settles its task. The transaction is rolled
+// back, and the task is handed back.
 func TestConsumerEndsBeforeRollback(t *testing.T) {
 	for name, end := range map[string]func(context.Context, *task.Consumer[string]) error{
 		"Close":      func(ctx context.Context, c *task.Consumer[string]) error { return c.Close(ctx) },
@@ -62,7 +63,7 @@ func TestConsumerEndsBeforeRollback(t *testing.T) {
 	}
 }
 
-// A consumer comes back while a transaction of its last life is not over yet.
+// A consumer is resumed while a transaction that began before is still open.
 func TestResumedBeforeRollback(t *testing.T) {
 	twoProcesses(t, func(t *testing.T, db *rowstest.DB, q, other queue) {
 		q.put("a1 a2 a3")
@@ -84,8 +85,8 @@ func TestResumedBeforeRollback(t *testing.T) {
 	})
 }
 
-// Somebody who was away is just being taken for dead when he comes back: he is another one from
-// then on.
+// A process comes back while another one is taking it for dead. It gets a new identity, so its
+// later tasks are not handed back with the earlier ones.
 func TestBackWhileTakenForDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, two := rowstest.NewDB(time.Now), &slow{gate: make(chan struct{}, 1)}
@@ -113,7 +114,7 @@ func TestBackWhileTakenForDead(t *testing.T) {
 		})
 		time.Sleep(1500 * time.Millisecond)
 		require.True(t, deletes.Load())
-		two.gate <- struct{}{} // and he comes back
+		two.gate <- struct{}{} // the process is back
 		time.Sleep(10 * time.Millisecond)
 		deletes.Store(false)
 		close(commit)
@@ -159,7 +160,7 @@ func TestAllWereAway(t *testing.T) {
 	}
 }
 
-// uncertainDB is a database of which a commit may be done and yet return an error, as when the
+// uncertainDB is a database whose Commit may take effect and yet return an error, as when the
 // connection breaks.
 type uncertainDB struct {
 	*rowstest.DB
@@ -185,8 +186,9 @@ func (tx uncertainTx) Commit() error {
 	return err
 }
 
-// What was taken in a transaction whose end is not known is handed back, for nobody has got it.
-func TestTakenUnsurely(t *testing.T) {
+// A task that was taken in a transaction with an unknown outcome is handed back, because the
+// caller has got an error.
+func TestTakenWithUnknownOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &uncertainDB{DB: rowstest.NewDB(time.Now)}
 		q := openQueue(t, rows.New(db, rows.Options{MaxPayload: 100, Poll: time.Second}), task.Options[string]{})
@@ -207,7 +209,7 @@ func TestTakenUnsurely(t *testing.T) {
 	})
 }
 
-// A truncation that is broken off leaves no half of a group.
+// A Truncate that fails half-way leaves no group in part.
 func TestTruncateBrokenOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := rowstest.NewDB(time.Now)
@@ -251,7 +253,7 @@ func TestTruncateBrokenOff(t *testing.T) {
 	})
 }
 
-// What is due but locked by others is looked at again and again, but not all the time.
+// A process looks again and again at a due task that another one has locked, but not all the time.
 func TestDueButLocked(t *testing.T) {
 	twoProcesses(t, func(t *testing.T, db *rowstest.DB, q, _ queue) {
 		_, err := q.Put(t.Context(), "a", "a1", task.PutOptions{TTR: time.Second})
@@ -278,7 +280,7 @@ func TestDueButLocked(t *testing.T) {
 	})
 }
 
-// astray is a database whose callers mistake another one for it.
+// astray is a database whose Joined returns transactions of another database.
 type astray struct {
 	*rowstest.DB
 	to *rowstest.DB
@@ -286,8 +288,8 @@ type astray struct {
 
 func (a *astray) Joined(ctx context.Context) (rows.Tx, error) { return a.to.Joined(ctx) }
 
-// Who finds in a transaction of the caller's that there is no such queue, because it was dropped
-// or that is one of another database, does not keep others from hearing what happens.
+// A call in a transaction of the caller's finds no such queue, because it was dropped, or because
+// the transaction is one of another database. Waiting calls still learn of changes.
 func TestJoinedDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &astray{DB: rowstest.NewDB(time.Now), to: rowstest.NewDB(time.Now)}
@@ -321,7 +323,7 @@ func TestJoinedDropped(t *testing.T) {
 	})
 }
 
-// What transactions of callers settle is not remembered for ever as held, also if nobody listens.
+// Leases that transactions of callers end are forgotten in time, even if no call waits.
 func TestHeldIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := rowstest.NewDB(time.Now)
@@ -342,14 +344,14 @@ func TestHeldIsForgotten(t *testing.T) {
 	})
 }
 
-// What is due soon happens in time, also if nothing was to do shortly before.
+// A delay ends on time, even if the process woke up shortly before and found nothing due.
 func TestDueSoon(t *testing.T) {
 	everywhere(t, task.Options[string]{}, func(q queue) {
 		_, err := q.Put(q.Context(), "a", "a1", task.PutOptions{Delay: 1050 * time.Millisecond})
 		require.NoError(q, err)
 		id, err := q.Put(q.Context(), "a", "a2", task.PutOptions{Delay: 990 * time.Millisecond})
 		require.NoError(q, err)
-		require.NoError(q, q.Delete(q.Context(), id)) // when it would have been due, nothing is
+		require.NoError(q, q.Delete(q.Context(), id)) // so nothing is due when the process wakes up
 		begun := time.Now()
 		_, err = q.Take(q.Context())
 		require.NoError(q, err)
@@ -357,7 +359,7 @@ func TestDueSoon(t *testing.T) {
 	})
 }
 
-// A consumer is closed while a Take of it is about to share the transaction.
+// A consumer is closed while its Take waits for the same transaction.
 func TestClosedWhileTaking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &slow{rowstest.NewDB(time.Now), make(chan struct{}, 1)}
@@ -385,8 +387,8 @@ func TestClosedWhileTaking(t *testing.T) {
 	})
 }
 
-// Who is slow to commit what he takes is not taken for dead meanwhile, for nobody sees yet what he
-// holds.
+// A process is slow to commit a take. It is not taken for dead, because the others do not see its
+// lease yet.
 func TestSlowToCommit(t *testing.T) {
 	for name, end := range map[string]func(context.Context, *task.Consumer[string], *rowstest.DB){
 		"Close": func(ctx context.Context, c *task.Consumer[string], _ *rowstest.DB) { _ = c.Close(ctx) },
@@ -424,7 +426,7 @@ func TestSlowToCommit(t *testing.T) {
 	}
 }
 
-// While a transaction of the caller's has something locked that is due, others look for it now and
+// While a transaction of the caller's locks a due row, the other processes look for it now and
 // then, not all the time.
 func TestLockedWhileDue(t *testing.T) {
 	unique := task.PutOptions{UniqueKey: "x"}

@@ -9,13 +9,13 @@ import (
 	"github.com/fairq/fairq/store/internal/rows/rowstest"
 )
 
-// inMemory is a rowstest.DB whose method Reopen has the form that rowstest looks for.
+// inMemory is a rowstest.DB with the Reopen that rowstest.Model asks for.
 type inMemory struct{ *rowstest.DB }
 
 func (m inMemory) Reopen(*testing.T) rows.DB { return inMemory{m.DB.Reopen()} }
 
-// Faults implements what rowstest looks for. No five transactions in a row fail, for after ten a
-// call returns the error.
+// Faults lets transactions fail at random, but no five in a row, because after ten a call returns
+// the error. rowstest.Model asks for it.
 func (m inMemory) Faults(seed uint64) {
 	var mu sync.Mutex
 	rnd, failed := rand.New(rand.NewPCG(seed, 0)), 0
@@ -50,10 +50,10 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// Histories that have shown faults: turns that were handed back and left to other tasks, a task
-// that was taken by its id before there were kinds, a key that was paused while its line was
-// served, one whose tasks then had turns in the same round against their order, and a task of a
-// further kind that shared a turn which its line had no more.
+// Seeds that once failed: turns that were handed back and left to other tasks; a task that was
+// taken by its id before the queue had kinds; a key that was paused while its line was served; a
+// key whose tasks had turns of one round against their order; a task of a further kind that shared
+// a turn after its line had lost it.
 func TestModelSeeds(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes many seconds with the race detector")

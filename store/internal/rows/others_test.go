@@ -17,77 +17,77 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// notifying is a database that calls a function after each transaction that others are told of.
+// notifying is a database that calls a function after each transaction with a Notify.
 type notifying struct {
 	*rowstest.DB
-	tell func()
+	notify func()
 }
 
 type notifyingTx struct {
 	rows.Tx
-	tells bool
-	tell  func()
+	notifies bool
+	notify   func()
 }
 
 func (n notifying) Begin(ctx context.Context) (rows.Tx, error) {
 	tx, err := n.DB.Begin(ctx)
-	return &notifyingTx{Tx: tx, tell: n.tell}, err
+	return &notifyingTx{Tx: tx, notify: n.notify}, err
 }
 
-func (tx *notifyingTx) Notify(uint64) { tx.tells = true }
+func (tx *notifyingTx) Notify(uint64) { tx.notifies = true }
 
 func (tx *notifyingTx) Commit() error {
 	err := tx.Tx.Commit()
-	if err == nil && tx.tells {
-		tx.tell()
+	if err == nil && tx.notifies {
+		tx.notify()
 	}
 	return err
 }
 
-// Others are told of all that somebody there may wait for.
+// A transaction notifies the other processes of each change that a call there may wait for.
 func TestNotify(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, told := t.Context(), 0
-		db := notifying{rowstest.NewDB(time.Now), func() { told++ }}
+		ctx, sent := t.Context(), 0
+		db := notifying{rowstest.NewDB(time.Now), func() { sent++ }}
 		q := openQueue(t, rows.New(db, rows.Options{MaxPayload: 100, Poll: time.Hour}), task.Options[string]{TTR: time.Hour})
-		tells := func(want bool, call func()) {
+		notifies := func(want bool, call func()) {
 			t.Helper()
-			told = 0
+			sent = 0
 			call()
-			require.Equal(t, want, told > 0)
+			require.Equal(t, want, sent > 0)
 		}
 		var a *task.Task[string]
 		done := func(err error) { require.NoError(t, err) }
-		tells(true, func() { q.put("a1") })
-		tells(false, func() { a = q.take("a1") })
-		tells(false, func() { done(a.Touch(ctx, time.Second)) })
-		tells(true, func() { done(a.Return(ctx)) })
-		tells(true, func() { done(q.take("a1").Bury(ctx, nil)) })
-		tells(true, func() { done(q.KickID(ctx, a.ID)) })
-		tells(false, func() { q.names() })
-		tells(false, func() { done(q.take("a1").Ack(ctx)) })
+		notifies(true, func() { q.put("a1") })
+		notifies(false, func() { a = q.take("a1") })
+		notifies(false, func() { done(a.Touch(ctx, time.Second)) })
+		notifies(true, func() { done(a.Return(ctx)) })
+		notifies(true, func() { done(q.take("a1").Bury(ctx, nil)) })
+		notifies(true, func() { done(q.KickID(ctx, a.ID)) })
+		notifies(false, func() { q.names() })
+		notifies(false, func() { done(q.take("a1").Ack(ctx)) })
 		_, err := q.Put(ctx, "a", "a1", task.PutOptions{UniqueKey: "a1"})
 		done(err)
-		tells(true, func() { done(q.take("a1").Ack(ctx)) })
-		tells(true, func() { done(q.Pause(ctx)) })
-		tells(true, func() { done(q.Resume(ctx)) })
-		tells(true, func() { done(q.PauseKey(ctx, "a")) })
+		notifies(true, func() { done(q.take("a1").Ack(ctx)) })
+		notifies(true, func() { done(q.Pause(ctx)) })
+		notifies(true, func() { done(q.Resume(ctx)) })
+		notifies(true, func() { done(q.PauseKey(ctx, "a")) })
 		q.put("b1")
-		tells(true, func() { done(q.Delete(ctx, q.find("b1").ID)) })
+		notifies(true, func() { done(q.Delete(ctx, q.find("b1").ID)) })
 		q.putInto("g1", task.Member)
-		tells(true, func() { done(q.StartGroup(ctx, "g")) })
-		tells(true, func() { done(q.Drop(ctx)) })
+		notifies(true, func() { done(q.StartGroup(ctx, "g")) })
+		notifies(true, func() { done(q.Drop(ctx)) })
 	})
 }
 
-// A process that waits gets what another one held that has died, or has put off, on time: also if
-// it was not told, as it polls seldom.
+// A waiting process gets a task on time when the lease of a dead process or a delay is over, even
+// without a notification and with a long Poll.
 func TestKnowsWhatIsDue(t *testing.T) {
 	const poll = 10 * time.Second
 	for name, test := range map[string]struct {
 		put       task.PutOptions
 		does      func(ctx context.Context, a *task.Task[string]) error
-		waits, at time.Duration // when the other process begins to wait, and gets the task
+		waits, at time.Duration // the times at which q begins to wait and gets the task
 	}{
 		"Lease":      {put: task.PutOptions{TTR: time.Second}, at: time.Second},
 		"LongLease":  {put: task.PutOptions{TTR: poll}, at: poll},
@@ -107,9 +107,9 @@ func TestKnowsWhatIsDue(t *testing.T) {
 				in := rows.Options{MaxPayload: 100, Poll: poll}
 				s, dies := rows.New(db, in), db.Reopen()
 				q := openQueue(t, s, o)
-				var tells bool
+				var notifies bool
 				busy := openQueue(t, rows.New(notifying{dies, func() {
-					if tells {
+					if notifies {
 						rows.Changed(s, 0)
 					}
 				}}, in), o)
@@ -120,8 +120,8 @@ func TestKnowsWhatIsDue(t *testing.T) {
 					close(got)
 				})
 				synctest.Wait()
-				require.NoError(t, second(busy.Put(ctx, "a", "a1", test.put))) // it is faster than q
-				tells = true
+				require.NoError(t, second(busy.Put(ctx, "a", "a1", test.put))) // before q looks
+				notifies = true
 				a := busy.take("a1")
 				synctest.Wait()
 				if test.does != nil {
@@ -136,8 +136,8 @@ func TestKnowsWhatIsDue(t *testing.T) {
 	}
 }
 
-// failOnce returns how many calls of op, or of all if that is "", are to be made until one fails;
-// 0 means never.
+// failOnce lets one call of op fail, or of any operation if op is "". The caller stores its number
+// in the result: 1 for the next call, 0 for none.
 func failOnce(db *rowstest.DB, op string) *atomic.Int64 {
 	left := new(atomic.Int64)
 	db.Fail(func(called string) error {
@@ -149,7 +149,7 @@ func failOnce(db *rowstest.DB, op string) *atomic.Int64 {
 	return left
 }
 
-// Who could not look what others have done looks again.
+// A process that fails to look for changes of others tries again.
 func TestLooksAgain(t *testing.T) {
 	for _, fails := range []string{"Begin", "Enter", "Commit"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -165,7 +165,7 @@ func TestLooksAgain(t *testing.T) {
 			time.Sleep(time.Minute)
 			synctest.Wait()
 			other.put("a1")
-			left.Store(1) // who begins next is who looks
+			left.Store(1) // the next transaction looks for changes
 			begun := time.Now()
 			a := <-took
 			require.Negative(t, left.Load())
@@ -175,8 +175,8 @@ func TestLooksAgain(t *testing.T) {
 	}
 }
 
-// bystander runs a test with two processes, of which one is told of each change of the other.
-// begun returns how many transactions it has begun since the last time.
+// bystander runs a test with two processes. q is notified of each change of busy. begun returns
+// the number of transactions that q has begun since the last call.
 func bystander(t *testing.T, test func(t *testing.T, busy, q queue, begun func() int64)) {
 	synctest.Test(t, func(t *testing.T) {
 		db, o := rowstest.NewDB(time.Now), task.Options[string]{Grace: time.Hour}
@@ -197,8 +197,8 @@ func bystander(t *testing.T, test func(t *testing.T, busy, q queue, begun func()
 	})
 }
 
-// A process in which nobody waits does nothing when others put tasks. Who begins to wait there
-// misses nothing of what they did before.
+// A process without waiting calls does nothing when others put tasks. A call that begins to wait
+// there finds the earlier changes.
 func TestNobodyWaits(t *testing.T) {
 	bystander(t, func(t *testing.T, busy, q queue, begun func() int64) {
 		for range 100 {
@@ -220,8 +220,8 @@ func TestNobodyWaits(t *testing.T) {
 	})
 }
 
-// A process that wants to know when it loses a lease looks for that now and then, not each time
-// that others do something; and at once if they do little.
+// A process that watches its leases looks for changes of others now and then, not after each of
+// many changes. It looks immediately if changes are rare.
 func TestListensSeldom(t *testing.T) {
 	bystander(t, func(t *testing.T, busy, q queue, begun func() int64) {
 		busy.put("a1")
@@ -243,8 +243,7 @@ func TestListensSeldom(t *testing.T) {
 	})
 }
 
-// Who looks what others have done, in the transaction in which a group is cancelled, does not tell
-// of that a second time.
+// Looking for changes of others, in the transaction that cancels a group, sends no second event.
 func TestCancelledOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &slow{rowstest.NewDB(time.Now), make(chan struct{}, 1)}
@@ -254,21 +253,21 @@ func TestCancelledOnce(t *testing.T) {
 		q.putInto("a1", task.Member)
 		require.NoError(t, q.StartGroup(t.Context(), "g"))
 		q.take("a1")
-		var told []task.EventType
+		var events []task.EventType
 		go func() {
 			for e := range q.Events(t.Context()) {
-				told = append(told, e.Type)
+				events = append(events, e.Type)
 			}
 		}()
 		token := <-db.gate
-		go func() { _, _, _ = q.TryTake(t.Context()) }() // it leads; what follows waits for it
+		go func() { _, _, _ = q.TryTake(t.Context()) }() // it leads; the next calls wait for it
 		synctest.Wait()
 		go func() { _ = q.CancelGroup(t.Context(), "g") }()
 		rows.Changed(s, 0)
 		time.Sleep(time.Second)
 		db.gate <- token
 		synctest.Wait()
-		require.Equal(t, []task.EventType{task.EventCancel}, told)
+		require.Equal(t, []task.EventType{task.EventCancel}, events)
 	})
 }
 
@@ -276,7 +275,7 @@ func second[T any](_ T, err error) error { return err }
 
 func third[T, U any](_ T, _ U, err error) error { return err }
 
-// notFound returns an error unless it is that there is no such thing.
+// notFound returns nil for an ErrNotFound, and err otherwise.
 func notFound(err error) error {
 	if errors.Is(err, task.ErrNotFound) {
 		return nil
@@ -284,8 +283,8 @@ func notFound(err error) error {
 	return err
 }
 
-// An error of the database, wherever it comes from, is returned, and then it works as if there had
-// been none.
+// Each call returns the error of any operation of the database. Repeated, it works as if there had
+// been no error.
 func TestErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, db := t.Context(), rowstest.NewDB(time.Now)
@@ -347,7 +346,7 @@ func TestErrors(t *testing.T) {
 					require.NoError(t, err)
 					break
 				}
-				if err == nil && ticks < 10 { // a tick, which the call has made due, has got it
+				if err == nil && ticks < 10 { // a tick that the call has made due has got the error
 					ticks++
 					fails--
 					continue
@@ -369,8 +368,8 @@ func TestErrors(t *testing.T) {
 	})
 }
 
-// In a transaction of the caller's nobody takes, and what fails in it has not happened, but what
-// else the caller does.
+// In a transaction of the caller's no call can take. A call that fails leaves the rest of the
+// transaction intact.
 func TestJoinedErrors(t *testing.T) {
 	eachDB(t, func(t *testing.T, db *rowstest.DB, q queue) {
 		join(t, db, func(ctx context.Context) {
@@ -392,9 +391,10 @@ func TestJoinedErrors(t *testing.T) {
 	})
 }
 
-// PutWait does not wait in a transaction of the caller's, in which nobody else may make room.
+// PutWait does not wait in a transaction of the caller's, because no other call can make room in
+// it.
 func TestJoinedPutWait(t *testing.T) {
-	for _, waiting := range []bool{false, true} { // somebody outside of it
+	for _, waiting := range []bool{false, true} { // a call outside of the transaction
 		synctest.Test(t, func(t *testing.T) {
 			db := rowstest.NewDB(time.Now)
 			q := openQueue(t, open(db), task.Options[string]{Capacity: 1})
@@ -414,7 +414,7 @@ func TestJoinedPutWait(t *testing.T) {
 	}
 }
 
-// Who waits for a task does not wait for another one that has its unique key now.
+// Wait ends with its task, not with a later task that has the same unique key.
 func TestUniqueKeyIsReused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := rowstest.NewDB(time.Now)
@@ -432,7 +432,7 @@ func TestUniqueKeyIsReused(t *testing.T) {
 
 		go func() { ended <- q.Wait(t.Context(), "x") }()
 		synctest.Wait()
-		for range 2 { // more than one outcome is not remembered
+		for range 2 { // a unique key has only its last outcome
 			require.NoError(t, other.take("a1").Ack(t.Context()))
 			put()
 		}
@@ -463,8 +463,8 @@ func (b lateBackend) Outcome(ctx context.Context, uniqueKey string) (driver.Outc
 	return o, err
 }
 
-// Who begins to wait for a task while it is found out that nobody waits for it is not told that it
-// has ended.
+// A Wait begins while the process is finding that no call waits for the task. It does not return
+// before the task has ended.
 func TestBeginsToWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, gate, commit := rowstest.NewDB(time.Now), make(chan struct{}), make(chan struct{})
@@ -481,7 +481,7 @@ func TestBeginsToWait(t *testing.T) {
 			}
 			return nil
 		})
-		time.Sleep(time.Minute) // it looks
+		time.Sleep(time.Minute) // the process looks for changes
 		gate <- struct{}{}
 		synctest.Wait()
 		close(commit)

@@ -14,7 +14,7 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// poolOf runs a test of a pool with one worker, whose queue another process has open too.
+// poolOf runs a test of a pool with one worker. Another process has its queue open too.
 func poolOf(t *testing.T, handler pool.Handler[*task.Task[string]], test func(db *rowstest.DB, q, other queue, begin func() *pool.Pool[string])) {
 	synctest.Test(t, func(t *testing.T) {
 		db := rowstest.NewDB(time.Now)
@@ -25,8 +25,7 @@ func poolOf(t *testing.T, handler pool.Handler[*task.Task[string]], test func(db
 	})
 }
 
-// A pool that is shut down while the database is away hands back what it holds when it is shut
-// down again.
+// A pool that is shut down while the database is away hands back its tasks at the next Shutdown.
 func TestPoolIsShutDownAgain(t *testing.T) {
 	var away atomic.Bool
 	handler := func(context.Context, *task.Task[string]) error {
@@ -52,7 +51,7 @@ func TestPoolIsShutDownAgain(t *testing.T) {
 	})
 }
 
-// Wait also ends if the last task was done by another process.
+// Wait returns even if another process did the last task.
 func TestPoolWaitsForOthers(t *testing.T) {
 	handler := func(context.Context, *task.Task[string]) error { return nil }
 	poolOf(t, handler, func(_ *rowstest.DB, q, other queue, begin func() *pool.Pool[string]) {
@@ -65,7 +64,7 @@ func TestPoolWaitsForOthers(t *testing.T) {
 	})
 }
 
-// A process whose clock is ahead of the database's, by more than leases last, works all the same.
+// A pool works even if the clock of its process is ahead of the database's by more than a lease.
 func TestPoolWithAnotherClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := rowstest.NewDB(func() time.Time { return time.Now().Add(-2 * time.Minute) })

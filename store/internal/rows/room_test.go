@@ -14,7 +14,7 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// countedKeys returns how many tasks keys have, and hundreds for their weights.
+// countedKeys returns 100 · weight + tasks of each counted key.
 func countedKeys(t *testing.T, db *rowstest.DB) map[string]int {
 	tx, err := db.Begin(t.Context())
 	require.NoError(t, err)
@@ -32,8 +32,8 @@ func countedKeys(t *testing.T, db *rowstest.DB) map[string]int {
 	return all
 }
 
-// A queue in which nothing is left remembers no longer what its keys have used of rounds to come.
-func TestNothingServedStays(t *testing.T) {
+// An empty queue forgets the accounts of its keys.
+func TestEmptyQueueForgetsAccounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := rowstest.NewDB(time.Now)
 		q := openQueue(t, open(db), task.Options[string]{Quantum: 1})
@@ -63,8 +63,8 @@ func TestNothingServedStays(t *testing.T) {
 	})
 }
 
-// Keys are counted only while the queue is so full that one may be over its share, or half of
-// that.
+// A queue counts the tasks of its keys from the time that a key may be over its share until the
+// queue is half as full.
 func TestCrowd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := rowstest.NewDB(time.Now)
@@ -89,7 +89,7 @@ func TestCrowd(t *testing.T) {
 	})
 }
 
-// Keys that are counted anyway keep their weights when the queue is not so full any more.
+// With a KeyCapacity keys are always counted. They keep their weights when the queue empties.
 func TestCrowdCountedAnyway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := rowstest.NewDB(time.Now)

@@ -42,7 +42,7 @@ func TestStore(t *testing.T) {
 	storetest.Run(t, func(*testing.T) task.Store { return open(rowstest.NewDB(time.Now)) })
 }
 
-// As over a database in which transactions run at the same time.
+// TestStoreShared is TestStore over a database whose transactions overlap.
 func TestStoreShared(t *testing.T) {
 	storetest.Run(t, func(*testing.T) task.Store {
 		db := rowstest.NewDB(time.Now)
@@ -51,7 +51,7 @@ func TestStoreShared(t *testing.T) {
 	})
 }
 
-// slow is a database that does not answer while somebody else has what is in gate.
+// slow is a database whose Begin blocks while gate is empty.
 type slow struct {
 	*rowstest.DB
 	gate chan struct{}
@@ -63,8 +63,8 @@ func (s *slow) Begin(ctx context.Context) (rows.Tx, error) {
 	return s.DB.Begin(ctx)
 }
 
-// A process that was taken for dead, and is not, takes tasks like any other, and if it dies then,
-// they are handed back.
+// A living process that was taken for dead goes on taking tasks. If it dies later, these tasks are
+// handed back.
 func TestTakenForDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, options := t.Context(), &task.Options[string]{Grace: time.Second}
@@ -93,7 +93,7 @@ func TestTakenForDead(t *testing.T) {
 		second, err := a.Take(ctx)
 		require.NoError(t, err)
 		require.Equal(t, id, second.ID)
-		time.Sleep(5 * time.Second) // it is alive
+		time.Sleep(5 * time.Second) // the process is alive
 		_, ok, err := b.TryTake(ctx)
 		require.NoError(t, err)
 		require.False(t, ok)
@@ -102,7 +102,7 @@ func TestTakenForDead(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		second, ok, err = b.TryTake(ctx)
 		require.NoError(t, err)
-		require.True(t, ok, "what it had taken is handed back")
+		require.True(t, ok, "the task of the dead process is handed back")
 		require.Equal(t, id, second.ID)
 		require.NoError(t, b.Close(ctx))
 	})
@@ -160,7 +160,7 @@ func TestOtherPayloads(t *testing.T) {
 	})
 }
 
-// Where there are many keys they are not counted all the time.
+// Stats counts many keys again only when 20 times as long has passed as the last count took.
 func TestStatsOfManyKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
@@ -193,7 +193,7 @@ func TestStatsOfManyKeys(t *testing.T) {
 	})
 }
 
-// If a call panics, all callers of the same transaction get an error; then all goes on.
+// If a call panics, all callers of its transaction get an error. Later calls work.
 func TestPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, boom := t.Context(), false
@@ -207,7 +207,7 @@ func TestPanic(t *testing.T) {
 		q, err := task.Open[string](ctx, rows.New(db, rows.Options{MaxPayload: 1000}), "q", nil)
 		require.NoError(t, err)
 		for first := range 4 {
-			synctest.Wait() // what opening has left to be done is over, or that might panic
+			synctest.Wait() // otherwise the work that opening began might panic
 			token := <-gate.gate
 			var errs, fine atomic.Int32
 			call := func(f func() error) {

@@ -14,7 +14,7 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// What is much to do is done in steps, where a transaction may write few rows only.
+// A large operation takes several transactions in a database that limits the writes of one.
 func TestSteps(t *testing.T) {
 	for name, o := range map[string]task.Options[string]{"Plain": {}, "Counts": {Capacity: 1000, KeyCapacity: 500}} {
 		t.Run(name, func(t *testing.T) {
@@ -67,7 +67,7 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// Who has met another transaction waits before he tries again, longer each time.
+// A transaction that conflicts with another one is tried again after a pause, longer each time.
 func TestTriesLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := rowstest.NewDB(time.Now)
@@ -96,7 +96,7 @@ func TestTriesLater(t *testing.T) {
 	})
 }
 
-// skewed is a database whose processes go by clocks of their own.
+// skewed is a database whose processes use their own clocks.
 type skewed struct{ *rowstest.DB }
 
 func (s skewed) Traits() rows.Traits {
@@ -105,7 +105,7 @@ func (s skewed) Traits() rows.Traits {
 	return t
 }
 
-// Nobody is taken for dead as long as his clock may only be late.
+// A process is not taken for dead while its clock may just be late.
 func TestSkew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := rowstest.NewDB(time.Now)
@@ -116,7 +116,7 @@ func TestSkew(t *testing.T) {
 		one.take("a1")
 		db.Kill()
 		begun := time.Now()
-		_, err := other.Put(t.Context(), "b", "b1", task.PutOptions{Delay: 5 * time.Second}) // so that it looks
+		_, err := other.Put(t.Context(), "b", "b1", task.PutOptions{Delay: 5 * time.Second}) // makes it look
 		require.NoError(t, err)
 		for _, want := range []string{"b1", "a1"} {
 			a, err := other.Take(t.Context())

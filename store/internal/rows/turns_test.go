@@ -21,7 +21,7 @@ type queue struct {
 	*task.Queue[string]
 }
 
-// openQueue opens a queue and waits until what that leaves to be done has been done.
+// openQueue opens a queue, and waits until the work that opening began is done.
 func openQueue(t *testing.T, in task.Store, o task.Options[string]) queue {
 	q, err := task.Open(t.Context(), in, "q", &o)
 	require.NoError(t, err)
@@ -39,7 +39,7 @@ func (q queue) put(tasks string) {
 	}
 }
 
-// take takes the next task.
+// take takes the next task, which must be want.
 func (q queue) take(want string, kinds ...string) *task.Task[string] {
 	q.Helper()
 	c := q.NewConsumer(task.Filter{Kinds: kinds})
@@ -50,7 +50,7 @@ func (q queue) take(want string, kinds ...string) *task.Task[string] {
 	return t
 }
 
-// order takes all tasks.
+// order takes all tasks, which must come in the order of want.
 func (q queue) order(want string) {
 	q.Helper()
 	var got []string
@@ -79,8 +79,8 @@ func TestWeightsWithKinds(t *testing.T) {
 	})
 }
 
-// The first task of each kind has the first turn of its key, also when the key was paused and has
-// missed some.
+// The first task of each kind has the first turn of its key, even after the key was paused and has
+// missed turns.
 func TestResumedKinds(t *testing.T) {
 	bubble(t, task.Options[string]{}, func(q queue) {
 		q.put("a1:x a2:y b1:x b2:x b3:x b4:x c1:y")
@@ -94,8 +94,8 @@ func TestResumedKinds(t *testing.T) {
 	})
 }
 
-// Within a key a task comes before another one of another kind that was put later, also if a third
-// one was handed back.
+// Within a key a task comes before a later one of another kind, even if a third task was handed
+// back.
 func TestOrderOfKinds(t *testing.T) {
 	bubble(t, task.Options[string]{}, func(q queue) {
 		q.put("a1 a2:x")
@@ -109,7 +109,7 @@ func TestOrderOfKinds(t *testing.T) {
 	})
 }
 
-// A task that was taken before there were kinds is first when it is handed back.
+// A task that was taken before the queue had kinds comes first when it is handed back.
 func TestFirstKind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := rowstest.NewDB(time.Now)
@@ -123,8 +123,7 @@ func TestFirstKind(t *testing.T) {
 	})
 }
 
-// When a task that was handed back is deleted, what is behind it in its key does not overtake what
-// is taken.
+// When a task that was handed back is deleted, later tasks of its key do not overtake a taken one.
 func TestGapBehindTaken(t *testing.T) {
 	for _, weight := range []int{1, 2} {
 		bubble(t, task.Options[string]{Weight: func(string) int { return weight }}, func(q queue) {
@@ -138,7 +137,7 @@ func TestGapBehindTaken(t *testing.T) {
 	}
 }
 
-// A key that is paused and resumed keeps the order of its tasks, and what was handed back is
+// A key that is paused and resumed keeps the order of its tasks. Tasks that were handed back come
 // first.
 func TestResumedInOrder(t *testing.T) {
 	everywhere(t, task.Options[string]{}, func(q queue) {
@@ -154,8 +153,8 @@ func TestResumedInOrder(t *testing.T) {
 	})
 }
 
-// As many tasks of a key as its weight are in a round, in the order in which they were put,
-// whatever their kinds.
+// A key of weight w has w tasks in a round, in the order in which they were put, whatever their
+// kinds.
 func TestTurnsOfKinds(t *testing.T) {
 	weights := map[string]int{"a": 2, "b": 1}
 	everywhere(t, task.Options[string]{Weight: func(key string) int { return weights[key] }}, func(q queue) {
@@ -167,7 +166,8 @@ func TestTurnsOfKinds(t *testing.T) {
 	})
 }
 
-// The order within a key is that of places, also when the queue is opened with other options.
+// The tasks of a key come in the order of their places, even after the queue was opened with other
+// options.
 func TestOtherOptionsInOrder(t *testing.T) {
 	all := map[string]task.Options[string]{
 		"none": {}, "KeepPlace": {KeepPlace: true}, "limit": {MaxInFlightPerKey: 9}, "cost": {Quantum: 3},
@@ -209,8 +209,7 @@ func testOtherOptions(t *testing.T, db *rowstest.DB, o, changed task.Options[str
 	q.order("a4")
 }
 
-// Tasks of two kinds that share a turn use one, also of those that a newcomer has in the round
-// being served.
+// Tasks of two kinds that share a turn use one turn, even in the current round of a newcomer.
 func TestSharedTurnIsOne(t *testing.T) {
 	everywhere(t, task.Options[string]{
 		Newcomers: fairq.ThisRound, Weight: func(key string) int { return map[string]int{"b": 1}[key] + 1 },
@@ -225,8 +224,7 @@ func TestSharedTurnIsOne(t *testing.T) {
 	})
 }
 
-// A key that is resumed has its tasks in order, also if it takes several transactions to resume
-// it.
+// A resumed key has its tasks in order, even if resuming takes several transactions.
 func TestResumedInSteps(t *testing.T) {
 	for _, maxWrites := range []int{0, 60} {
 		synctest.Test(t, func(t *testing.T) {
@@ -242,7 +240,7 @@ func TestResumedInSteps(t *testing.T) {
 			for _, b := range []string{"b1", "b2", "b3", "b4"} {
 				q.take(b, "y")
 			}
-			for i := 1; i <= 12; i++ { // the turns that follow on missed ones come last in their round
+			for i := 1; i <= 12; i++ { // turns that follow missed ones come last in their round
 				q.take(name(i), "x")
 			}
 			require.NoError(t, q.PauseKey(t.Context(), "a"))
@@ -258,7 +256,7 @@ func TestResumedInSteps(t *testing.T) {
 	}
 }
 
-// What follows in a queue with kinds on a task that was handed back comes where it was put.
+// In a queue with kinds a task behind a handed-back one gets its turn by the time of its Put.
 func TestBehindReturnedKind(t *testing.T) {
 	everywhere(t, task.Options[string]{}, func(q queue) {
 		q.put("a1:x b1:x b2:x b3:x")

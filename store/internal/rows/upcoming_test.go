@@ -11,8 +11,8 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// What is upcoming is what is taken then, whatever has happened before and in whatever queue. (In
-// memory it may be others, see Queue.Upcoming; storetest tests that.)
+// Upcoming returns the tasks that are taken next, after any history and with any options. (In
+// memory it may return others, see Queue.Upcoming; storetest tests that.)
 func TestUpcoming(t *testing.T) {
 	weight := func(key string) int { return map[string]int{"a": 1, "b": 2, "c": 3}[key] }
 	for name, o := range map[string]task.Options[string]{

@@ -17,12 +17,12 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// seldom returns a store in which nobody looks for what others do, unless there is a reason to.
+// seldom returns a store that practically never polls.
 func seldom(db *rowstest.DB) *rows.Store {
 	return rows.New(db, rows.Options{MaxPayload: 100, Poll: 100 * time.Hour})
 }
 
-// What one process only looks at in a transaction, another one can take.
+// A task that one process has read in an open transaction can be taken by another one.
 func TestLookingLocksNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := rowstest.NewDB(time.Now)
@@ -44,7 +44,8 @@ func TestLookingLocksNothing(t *testing.T) {
 	})
 }
 
-// Who passes over a task that others have locked, but do not take, finds it soon.
+// A process passes over a task that another one has locked. It finds the task soon after the lock
+// is gone.
 func TestPassedOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := rowstest.NewDB(time.Now)
@@ -73,11 +74,11 @@ func TestPassedOver(t *testing.T) {
 var errOops = errors.New("oops")
 
 // waitModel is a queue in which one process waits for the ends of tasks and another one works on
-// them. It knows what the waiting ones must be told.
+// them. It checks the error of each Wait.
 type waitModel struct {
 	*testing.T
 	rnd      *rand.Rand
-	db       *rowstest.DB // of those who wait
+	db       *rowstest.DB // of the waiting process
 	q, other queue
 	waiting  map[task.ID][]chan error
 	names    map[task.ID]string // the unique keys
@@ -106,7 +107,7 @@ func TestOneWaitsAnotherWorks(t *testing.T) {
 	}
 }
 
-// step makes one change, and has some begin to wait.
+// step puts tasks, begins some Waits, and works on one task.
 func (m *waitModel) step() {
 	ctx := m.Context()
 	for range m.rnd.IntN(3) {
@@ -142,8 +143,8 @@ func (m *waitModel) step() {
 				require.Empty(m, c)
 				continue
 			}
-			require.Len(m, c, 1, "it has not been told of the end of %d: %v", id, end)
-			if err := <-c; !away || !errors.Is(err, task.ErrDeleted) { // it may be forgotten by then
+			require.Len(m, c, 1, "a Wait has not ended with task %d: %v", id, end)
+			if err := <-c; !away || !errors.Is(err, task.ErrDeleted) { // the outcome may be forgotten
 				require.Equal(m, fmt.Sprint(end), fmt.Sprint(err))
 			}
 		}
@@ -151,7 +152,7 @@ func (m *waitModel) step() {
 	delete(m.waiting, id)
 }
 
-// work works on a task, and returns how one has ended, if it did.
+// work takes and settles a task. If the task has ended, work returns its id and its error.
 func (m *waitModel) work() (id task.ID, end error) {
 	ctx := m.Context()
 	if m.rnd.IntN(2) == 0 {
@@ -183,8 +184,8 @@ func (m *waitModel) work() (id task.ID, end error) {
 	return t.ID, end
 }
 
-// What a process that waits asks the database, when others have done something, does not depend on
-// how many tasks it waits for.
+// The number of database calls of a waiting process, after a change of another, does not depend on
+// the number of tasks that it waits for.
 func TestManyWaitTogether(t *testing.T) {
 	asked := map[int]int64{}
 	for _, waiting := range []int{1, 300} {

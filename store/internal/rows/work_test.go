@@ -17,7 +17,8 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// limitedDB returns a database of which a transaction may write few rows.
+// limitedDB returns a database whose transactions may write maxWrites rows, or any number if that
+// is 0.
 func limitedDB(maxWrites int, shared bool) *rowstest.DB {
 	db := rowstest.NewDB(time.Now)
 	db.MaxWrites, db.Shared = maxWrites, shared
@@ -33,7 +34,7 @@ func (q queue) putMany(n int, key string, o task.PutOptions) {
 	}
 }
 
-// states tells how many tasks there are in each state.
+// states returns the number of tasks in each state.
 func (q queue) states() string {
 	s, err := q.Stats(q.Context())
 	require.NoError(q, err)
@@ -54,7 +55,7 @@ func (q queue) takeAll(n int) (all []string) {
 	return all
 }
 
-// What concerns many tasks comes to the same where a transaction may write few rows.
+// Operations on many tasks have the same result when a transaction may write only a few rows.
 func TestWork(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes many seconds with the race detector")
@@ -79,7 +80,7 @@ func TestWork(t *testing.T) {
 	}
 }
 
-// doMuch does all that concerns many tasks at once, and returns what has come of it.
+// doMuch runs every operation that concerns many tasks, and returns a log of the results.
 func (q queue) doMuch() (log []string) {
 	ctx := q.Context()
 	did := func(err error) {
@@ -141,7 +142,7 @@ func (q queue) doMuch() (log []string) {
 	for i := range 36 {
 		q.putMany(2, "a", task.PutOptions{Kind: fmt.Sprint(i % 12), Priority: i / 12})
 	}
-	for i := range 80 { // the first one of each kind is at the front, and when that moves on gets another turn
+	for i := range 80 { // the first task of each kind is at the front, and gets new turns with it
 		q.putMany(2, "d", task.PutOptions{Kind: fmt.Sprint("d", i)})
 	}
 	batch := make([]task.Entry[string], 20)
@@ -155,7 +156,7 @@ func (q queue) doMuch() (log []string) {
 	log = append(log, q.takeAll(10)...)
 	did(q.ResumeKey(ctx, "a"))
 	c = q.NewConsumer(task.Filter{})
-	for range 99 { // so that the key is blocked if it may have no more
+	for range 99 { // which blocks the key if MaxInFlightPerKey is 99
 		t, ok, err := c.TryTake(ctx)
 		require.NoError(q, err)
 		require.True(q, ok)
@@ -173,8 +174,8 @@ func (q queue) doMuch() (log []string) {
 	return log
 }
 
-// Several tasks of a busy key are handed back at once, by which very many of other kinds can be
-// taken again.
+// Several tasks of a busy key are handed back together. That frees the key, so very many tasks of
+// other kinds become takeable.
 func TestManyKindsOfBusyKey(t *testing.T) {
 	for name, end := range map[string]func(q queue, c *task.Consumer[string], db *rowstest.DB){
 		"Close": func(q queue, c *task.Consumer[string], _ *rowstest.DB) { require.NoError(q, c.Close(q.Context())) },
@@ -205,7 +206,7 @@ func TestManyKindsOfBusyKey(t *testing.T) {
 	}
 }
 
-// diesAfter makes a process die that has committed so many transactions more.
+// diesAfter kills the process after that number of commits.
 func diesAfter(db *rowstest.DB, commits int) {
 	db.Fail(func(op string) error {
 		if op == "Commit" {
@@ -218,8 +219,8 @@ func diesAfter(db *rowstest.DB, commits int) {
 	})
 }
 
-// What a process has begun that dies is finished by another one, before anything else.
-func TestWorkOfTheDead(t *testing.T) {
+// Another process finishes the job of a dead one, before it does anything else.
+func TestJobOfDeadProcess(t *testing.T) {
 	for commits := range 12 {
 		synctest.Test(t, func(t *testing.T) {
 			db := limitedDB(30, false)
@@ -239,7 +240,8 @@ func TestWorkOfTheDead(t *testing.T) {
 	}
 }
 
-// What cannot be done in steps is refused as a whole, and the error names number and limit.
+// An operation that is too large, and cannot be done in steps, is refused as a whole. The error
+// names number and limit.
 func TestTooMuchForATransaction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := openQueue(t, open(limitedDB(60, false)), task.Options[string]{})
@@ -255,14 +257,14 @@ func TestTooMuchForATransaction(t *testing.T) {
 		_, err = q.PutBatch(t.Context(), make([]task.Entry[string], 20))
 		require.NoError(t, err)
 		q.put("a1")
-		tasks, err := q.TakeBatch(t.Context(), 20) // as many as there can be
+		tasks, err := q.TakeBatch(t.Context(), 20) // returns as many as a transaction can take
 		require.NoError(t, err)
 		require.Len(t, tasks, 10)
 	})
 }
 
-// The docs of etcd say what its limits come to.
-func TestLimitsAreTold(t *testing.T) {
+// The docs of etcd have the right limits of its batches.
+func TestLimitsInDocs(t *testing.T) {
 	var docs []string
 	for _, path := range []string{"../../../docs/stores.md", "../../etcd/doc.go"} {
 		text, err := os.ReadFile(path)
@@ -270,7 +272,7 @@ func TestLimitsAreTold(t *testing.T) {
 		docs = append(docs, strings.Join(strings.Fields(strings.ReplaceAll(string(text), "\n//", "\n")), " "))
 	}
 	const opsPerRow = 4 // as in package etcd
-	for ops, told := range map[int]string{
+	for ops, sentence := range map[int]string{
 		128:  "With the 128 operations that are %s default, a transaction writes %d tasks: a PutBatch holds %[2]d of them at most, a TakeBatch returns %d.",
 		8192: "With 8192 operations a transaction writes %[2]d tasks",
 	} {
@@ -290,14 +292,14 @@ func TestLimitsAreTold(t *testing.T) {
 			}
 			puts, takes := limits()
 			for i, of := range []string{"etcd's", "the"} {
-				require.Contains(t, docs[i], fmt.Sprintf(told, of, puts, takes))
+				require.Contains(t, docs[i], fmt.Sprintf(sentence, of, puts, takes))
 			}
 		})
 	}
 }
 
-// Calls that write many rows, as they change the turns of whole fronts, share a transaction only
-// as far as it may write these.
+// Deletes that change the turns of whole fronts write many rows. They share a transaction only up
+// to its limit of writes.
 func TestCallsThatWriteMuch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan struct{}, 1)
@@ -317,7 +319,7 @@ func TestCallsThatWriteMuch(t *testing.T) {
 		go q.states() // leads, so that the others come together in the next transaction
 		synctest.Wait()
 		for _, id := range first {
-			go func() { _ = q.Delete(t.Context(), id) }() // how many are deleted tells whether it failed
+			go func() { _ = q.Delete(t.Context(), id) }() // a failure shows in the number of deleted tasks
 		}
 		synctest.Wait()
 		gate <- struct{}{}
@@ -326,8 +328,8 @@ func TestCallsThatWriteMuch(t *testing.T) {
 	})
 }
 
-// A queue that is opened with other options is made anew in steps, and by another process if the
-// first one dies.
+// Opening a queue with other options rebuilds it in steps. If the process dies, another one
+// finishes.
 func TestRebuildOfTheDead(t *testing.T) {
 	for commits := range 40 {
 		synctest.Test(t, func(t *testing.T) {
