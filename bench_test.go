@@ -343,7 +343,9 @@ func BenchmarkBatch(b *testing.B) {
 				q.PopBatch(out)
 			}
 		}
-		for name, run := range map[string]func(*fairq.FairQueue[string, work], func() bool){"single": single, "batch": batch} {
+		for name, run := range map[string]func(*fairq.FairQueue[string, work], func() bool){
+			"single": single, "batch": batch,
+		} {
 			b.Run(fmt.Sprintf("%s/keys=%d", name, keys), func(b *testing.B) {
 				q := prime()
 				b.ReportAllocs()
@@ -361,7 +363,8 @@ func BenchmarkBatch(b *testing.B) {
 // BenchmarkEvict pushes to a full queue of 10,000 keys.
 func BenchmarkEvict(b *testing.B) {
 	all := users(10_000)
-	run := func(name string, o fairq.Options[string, work], step func(*fairq.FairQueue[string, work], work)) {
+	type fairQueue = fairq.FairQueue[string, work]
+	run := func(name string, o fairq.Options[string, work], step func(*fairQueue, work)) {
 		b.Run(name, func(b *testing.B) {
 			q := fairq.New(user, &o)
 			for i := 0; q.Len() < o.Capacity; i++ {
@@ -377,9 +380,13 @@ func BenchmarkEvict(b *testing.B) {
 		})
 	}
 	// One more than two for every key, so that each push displaces the item of the key before it.
-	evicting := fairq.Options[string, work]{Capacity: 20_001, WhenFull: fairq.EvictHeaviest, OnEvict: func(string, work) {}}
+	evicting := fairq.Options[string, work]{
+		Capacity: 20_001, WhenFull: fairq.EvictHeaviest, OnEvict: func(string, work) {},
+	}
 	run("evict", evicting, func(q *fairq.FairQueue[string, work], w work) { _ = q.Push(w) })
-	run("push+pop", fairq.Options[string, work]{Capacity: 20_001}, func(q *fairq.FairQueue[string, work], w work) {
+	run("push+pop", fairq.Options[string, work]{
+		Capacity: 20_001,
+	}, func(q *fairq.FairQueue[string, work], w work) {
 		q.Pop()
 		_ = q.Push(w)
 	})

@@ -113,15 +113,20 @@ func (q *Queue[K, V]) hasCosts() bool { return q.Cost != nil || q.PriorCost != 0
 func validateCosts(of string, known, settle bool, quantum, prior int64) error {
 	switch {
 	case settle && !known:
-		return fmt.Errorf("fairq: %s.SettleCosts is true; without Cost it must be false, because nothing is declared", of)
+		return fmt.Errorf("fairq: %s.SettleCosts is true; without Cost it must be false, "+
+			"because nothing is declared", of)
 	case known && prior != 0:
-		return fmt.Errorf("fairq: %s.PriorCost is %d; with Cost it must be 0, because costs are known", of, prior)
+		return fmt.Errorf("fairq: %s.PriorCost is %d; with Cost it must be 0, because costs are known",
+			of, prior)
 	case !known && prior == 0 && quantum != 0:
-		return fmt.Errorf("fairq: %s.Quantum is %d; without Cost and PriorCost it must be 0", of, quantum)
+		return fmt.Errorf("fairq: %s.Quantum is %d; without Cost and PriorCost it must be 0", of,
+			quantum)
 	case (known || prior != 0) && (quantum < 1 || quantum > MaxQuantum):
-		return fmt.Errorf("fairq: %s.Quantum is %d; with costs, the limits are 1 and MaxQuantum, %d", of, quantum, MaxQuantum)
+		return fmt.Errorf("fairq: %s.Quantum is %d; with costs, the limits are 1 and MaxQuantum, %d", of,
+			quantum, MaxQuantum)
 	case prior < 0 || prior > account.CostLimit(quantum):
-		return fmt.Errorf("fairq: %s.PriorCost is %d; the limits are 0 and %d", of, prior, account.CostLimit(quantum))
+		return fmt.Errorf("fairq: %s.PriorCost is %d; the limits are 0 and %d", of, prior,
+			account.CostLimit(quantum))
 	}
 	return nil
 }

@@ -223,7 +223,9 @@ func TestCostOutOfRange(t *testing.T) {
 	o := Options[int, costly]{Cost: costOf, Quantum: 10}
 	q := New(func(item costly) int { return item.key }, &o)
 	good := costly{7, 5}
-	for cost, want := range map[int]string{0: "it is 0", -1: "it is -1", 10*account.MaxQuanta + 1: "it is 655361"} {
+	for cost, want := range map[int]string{
+		0: "it is 0", -1: "it is -1", 10*account.MaxQuanta + 1: "it is 655361",
+	} {
 		bad := costly{7, cost}
 		_, err := q.Add(bad)
 		n, batch := q.PushBatch([]costly{good, bad, good})
@@ -238,7 +240,8 @@ func TestCostOutOfRange(t *testing.T) {
 	}
 	require.Equal(t, 3, q.Len())
 	require.NoError(t, q.Push(costly{7, 10 * account.MaxQuanta}))
-	free := New(strings.Clone, &Options[string, string]{Quantum: 1, Cost: func(string) int64 { return 0 }})
+	free := New(strings.Clone,
+		&Options[string, string]{Quantum: 1, Cost: func(string) int64 { return 0 }})
 	require.ErrorContains(t, free.Push("a\x1b"), `it is 0 for an item of key "a\x1b"; the limits`)
 
 	o.Cost = func(item costly) int64 {
@@ -261,12 +264,17 @@ func TestCostOutOfRange(t *testing.T) {
 	require.NoError(t, q.Push(good))
 
 	for _, quantum := range []int64{-1, 0, MaxQuantum + 1} {
-		require.PanicsWithError(t, fmt.Sprintf("fairq: Queue.Quantum is %d; with costs, the limits are 1 and MaxQuantum, 4194304", quantum), func() {
+		want := fmt.Sprintf("fairq: Queue.Quantum is %d; with costs, the limits are 1 and MaxQuantum, "+
+			"4194304", quantum)
+		require.PanicsWithError(t, want, func() {
 			(&Queue[int, costly]{Cost: costOf, Quantum: quantum}).Push(1, good)
 		})
 	}
 	// The greatest quantum, weight and cost do not overflow.
-	big := Queue[int, costly]{Cost: func(costly) int64 { return MaxCost }, Quantum: MaxQuantum, Weight: func(int) int { return MaxWeight }}
+	big := Queue[int, costly]{
+		Cost: func(costly) int64 { return MaxCost }, Quantum: MaxQuantum,
+		Weight: func(int) int { return MaxWeight },
+	}
 	for range 10 {
 		big.Push(1, good)
 	}
@@ -351,7 +359,8 @@ func TestChangingCostAtRandom(t *testing.T) {
 // A reported cost becomes the cost of the key's next items, and is kept when the key has none.
 func TestLearnedCosts(t *testing.T) {
 	{
-		q := New(func(key int) int { return key }, &Options[int, int]{PriorCost: 100, Quantum: 100, Capacity: Unbounded})
+		q := New(func(key int) int { return key },
+			&Options[int, int]{PriorCost: 100, Quantum: 100, Capacity: Unbounded})
 		served := func() (order string) {
 			for range 4 {
 				require.NoError(t, q.Push(1))
@@ -391,11 +400,13 @@ func TestLearnedCosts(t *testing.T) {
 	}
 	for key := range 5 * maxKnown {
 		s := q.queue.keys.find(key, hashOf(key)).state
-		require.True(t, s != nil || key < 5*maxKnown-maxKnown/4, "key %d is among those learned of last", key)
+		require.True(t, s != nil || key < 5*maxKnown-maxKnown/4,
+			"key %d is among those learned of last", key)
 	}
 	require.Greater(t, q.queue.keys.count, uint32(maxKnown-100))
 	require.NoError(t, q.Check())
-	require.ErrorContains(t, New(func(key int) int { return key }, nil).ReportCost(1, 5), "fairq: ReportCost: costs are neither settled nor learned; set SettleCosts or PriorCost")
+	require.ErrorContains(t, New(func(key int) int { return key }, nil).ReportCost(1, 5),
+		"fairq: ReportCost: costs are neither settled nor learned; set SettleCosts or PriorCost")
 	require.Panics(t, func() { new(Queue[int, int]).ReportCost(1, 1, 5) })
 }
 
@@ -430,7 +441,8 @@ func TestSettledBalance(t *testing.T) {
 // turn comes that this would have had, to be served so often in a row then.
 func TestOverstatedCosts(t *testing.T) {
 	s := newSettled(1)
-	s.workers, s.weights, s.factor, s.comes, s.Quantum = 1, []int{1, 1}, []float64{1, 40}, []bool{false, false}, 1000
+	s.workers, s.weights, s.factor, s.comes, s.Quantum = 1, []int{1, 1}, []float64{1, 40},
+		[]bool{false, false}, 1000
 	for range 1000 {
 		s.step()
 	}

@@ -132,7 +132,8 @@ func ExampleOptions_cost() {
 	}
 	requests := []request{}
 	for range 3 {
-		requests = append(requests, request{"books", 40_000}, request{"chats", 1_000}, request{"chats", 1_000})
+		requests = append(requests, request{"books", 40_000}, request{"chats", 1_000},
+			request{"chats", 1_000})
 	}
 	for _, o := range []fairq.Options[string, request]{
 		{},
@@ -207,7 +208,9 @@ func ExampleFairQueue_Snapshot() {
 
 func ExampleFairQueue_KeyStats() {
 	q := fairq.New(byUser, nil)
-	_, _ = q.PushBatch([]job{{"alice", "1"}, {"bob", "1"}, {"bob", "2"}, {"bob", "3"}, {"carol", "1"}, {"carol", "2"}})
+	_, _ = q.PushBatch([]job{
+		{"alice", "1"}, {"bob", "1"}, {"bob", "2"}, {"bob", "3"}, {"carol", "1"}, {"carol", "2"},
+	})
 	for _, s := range q.KeyStats(2, fairq.ByBacklog) {
 		fmt.Println(s.Key, s.Backlog)
 	}

@@ -18,7 +18,8 @@ func (q *FairQueue[K, V]) Check() error {
 	case q.consumers.len > 0 && q.queue.len > 0:
 		return fmt.Errorf("%d consumers wait though there are %d items", q.consumers.len, q.queue.len)
 	case q.producers.len > 0 && q.queue.len < q.options.Capacity:
-		return fmt.Errorf("%d producers wait though there are only %d items of %d", q.producers.len, q.queue.len, q.options.Capacity)
+		return fmt.Errorf("%d producers wait though there are only %d items of %d", q.producers.len,
+			q.queue.len, q.options.Capacity)
 	}
 	for waiting := range q.keyBlocked.Order() {
 		key := waiting.Key
@@ -28,7 +29,8 @@ func (q *FairQueue[K, V]) Check() error {
 			least = 1 // the share may have grown
 		}
 		if n := q.queue.find(&k).len() + q.producers.find(&k).len(); n < least {
-			return fmt.Errorf("producers wait for key %v though it has only %d items and others who wait, of %d", key, n, least)
+			return fmt.Errorf("producers wait for key %v though it has only %d items and "+
+				"others who wait, of %d", key, n, least)
 		}
 	}
 	return nil

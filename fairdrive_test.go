@@ -62,7 +62,9 @@ func driveFair(t *testing.T, data []byte) {
 }
 
 func newFairDriver(t *testing.T, p pricing, mode, size byte) *fairDriver {
-	o := Options[float64, int]{Capacity: 1 + int(size&15), Newcomers: Newcomers(mode & 1), TrackWait: mode&16 != 0}
+	o := Options[float64, int]{
+		Capacity: 1 + int(size&15), Newcomers: Newcomers(mode & 1), TrackWait: mode&16 != 0,
+	}
 	if mode&128 != 0 {
 		o.Capacity *= 8
 	}
@@ -90,7 +92,8 @@ func newFairDriver(t *testing.T, p pricing, mode, size byte) *fairDriver {
 		o.CountKeys = 10 // all of them
 	}
 	d := &fairDriver{
-		T: t, nan: size&16 != 0, tickets: map[int]Ticket{}, ended: make(chan call, 1000), cancels: map[int]context.CancelCauseFunc{},
+		T: t, nan: size&16 != 0, tickets: map[int]Ticket{}, ended: make(chan call, 1000),
+		cancels: map[int]context.CancelCauseFunc{},
 	}
 	if mode&8 != 0 {
 		o.WhenFull = EvictHeaviest

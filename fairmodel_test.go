@@ -33,8 +33,11 @@ type outcome struct {
 
 func newFairModel(o Options[float64, int], weights map[int]int, p pricing) *fairModel {
 	return &fairModel{
-		o: o, model: newModel(o.Newcomers, weights, p), producers: newModel(NextRound, weights, pricing{}), keyBlocked: newModel(NextRound, weights, pricing{}),
-		keyOf: map[int]int{}, byKey: map[int]Counts{}, done: map[int]outcome{}, since: map[int]time.Time{},
+		o: o, model: newModel(o.Newcomers, weights, p),
+		producers:  newModel(NextRound, weights, pricing{}),
+		keyBlocked: newModel(NextRound, weights, pricing{}),
+		keyOf:      map[int]int{}, byKey: map[int]Counts{}, done: map[int]outcome{},
+		since: map[int]time.Time{},
 	}
 }
 
@@ -46,7 +49,8 @@ func (m *fairModel) keyFull(key, n int) bool {
 		return true
 	}
 	free := m.o.Capacity - m.len()
-	return m.o.WhenFull == RejectOverShare && n > 0 && n >= max(1, m.weights[key])*(free-1) && m.o.Capacity > 1
+	return m.o.WhenFull == RejectOverShare && n > 0 && n >= max(1, m.weights[key])*(free-1) &&
+		m.o.Capacity > 1
 }
 
 // makeRoom makes room for an item of a key, by an eviction if it must, or returns an error.
@@ -204,7 +208,9 @@ func (m *fairModel) admit() {
 func (m *fairModel) countKey(item int, c Counts) {
 	key := m.keyOf[item]
 	all := m.byKey[key]
-	m.byKey[key] = Counts{all.Served + c.Served, all.Refused + c.Refused, all.Evicted + c.Evicted, all.Cost + c.Cost}
+	m.byKey[key] = Counts{
+		all.Served + c.Served, all.Refused + c.Refused, all.Evicted + c.Evicted, all.Cost + c.Cost,
+	}
 }
 
 // take pops and counts.
@@ -273,7 +279,8 @@ func (m *fairModel) close() {
 	for _, call := range m.waiting() {
 		m.done[call] = outcome{err: ErrClosed}
 	}
-	m.producers, m.keyBlocked, m.consumers, m.closed = newModel(NextRound, m.weights, pricing{}), newModel(NextRound, m.weights, pricing{}), nil, true
+	m.producers, m.keyBlocked, m.consumers, m.closed = newModel(NextRound, m.weights, pricing{}),
+		newModel(NextRound, m.weights, pricing{}), nil, true
 }
 
 // stats returns what Stats must, and KeyStats by key.

@@ -40,12 +40,20 @@ func TestOrder(t *testing.T) {
 	}{
 		{"oldest of each key first", options{}, "A1 A2 A3 B4 / A1 B4 A2 A3"},
 		{"a round that has begun is closed", options{}, "A1 B2 / A1 / A3 A4 / B2 A3 A4"},
-		{"rounds fill while earlier ones are delivered", options{}, "A1 B2 A3 / A1 / A4 A5 / B2 / B6 / A3 B6 A4 A5"},
+		{
+			"rounds fill while earlier ones are delivered",
+			options{},
+			"A1 B2 A3 / A1 / A4 A5 / B2 / B6 / A3 B6 A4 A5",
+		},
 		{"three keys", options{}, "A1 B2 A3 A4 B5 C6 C7 C8 C9 / A1 B2 C6 A3 B5 C7 A4 C8 C9"},
 		{"by arrival, not by key", options{}, "A1 A2 B3 B4 C5 / A1 B3 C5 A2 B4"},
 		{"by arrival in the second round too", options{}, "A1 B2 B3 A4 / A1 B2 B3 A4"},
 		{"newcomers wait for the next round", options{}, "A1 A2 A3 / A1 / B4 B5 / A2 B4 A3 B5"},
-		{"newcomers join this round", options{Newcomers: fairq.ThisRound}, "A1 A2 A3 / A1 / B4 B5 / B4 A2 B5 A3"},
+		{
+			"newcomers join this round",
+			options{Newcomers: fairq.ThisRound},
+			"A1 A2 A3 / A1 / B4 B5 / B4 A2 B5 A3",
+		},
 		{"weights", options{Weight: weights}, "A1 A2 A3 A4 B5 B6 / A1 A2 B5 A3 A4 B6"},
 		{
 			"evict the heaviest",
@@ -93,28 +101,58 @@ func TestOrder(t *testing.T) {
 func TestNewPanics(t *testing.T) {
 	evict := func(string, string) {}
 	for want, o := range map[string]options{
-		"Options.Capacity is 536870913; the limit is MaxLen, 536870912":             {Capacity: fairq.MaxLen + 1},
-		"Options.KeyCapacity is -1; the limits are 0 and Options.Capacity, 128":     {KeyCapacity: -1},
-		"Options.KeyCapacity is 11; the limits are 0 and Options.Capacity, 10":      {Capacity: 10, KeyCapacity: 11},
-		"Options.WhenFull is 4; the limits are Reject, 0, and EvictOldest, 3":       {WhenFull: 4},
-		"Options.CountKeys is -1; the limits are 0 and MaxLen, 536870912":           {CountKeys: -1},
-		"Options.Newcomers is -1; the limits are NextRound, 0, and ThisRound, 1":    {Newcomers: -1},
-		"Options.WhenFull is RejectOverShare and Options.Capacity is unlimited":     {WhenFull: fairq.RejectOverShare, Capacity: fairq.Unbounded},
-		"and Options.Capacity is unlimited":                                         {WhenFull: fairq.EvictOldest, Capacity: fairq.Unbounded, OnEvict: evict},
-		"Options.OnEvict is nil; with WhenFull EvictHeaviest it must be a function": {WhenFull: fairq.EvictHeaviest},
+		"Options.Capacity is 536870913; the limit is MaxLen, 536870912": {
+			Capacity: fairq.MaxLen + 1,
+		},
+		"Options.KeyCapacity is -1; the limits are 0 and Options.Capacity, 128": {KeyCapacity: -1},
+		"Options.KeyCapacity is 11; the limits are 0 and Options.Capacity, 10": {
+			Capacity: 10, KeyCapacity: 11,
+		},
+		"Options.WhenFull is 4; the limits are Reject, 0, and EvictOldest, 3":    {WhenFull: 4},
+		"Options.CountKeys is -1; the limits are 0 and MaxLen, 536870912":        {CountKeys: -1},
+		"Options.Newcomers is -1; the limits are NextRound, 0, and ThisRound, 1": {Newcomers: -1},
+		"Options.WhenFull is RejectOverShare and Options.Capacity is unlimited": {
+			WhenFull: fairq.RejectOverShare, Capacity: fairq.Unbounded,
+		},
+		"and Options.Capacity is unlimited": {
+			WhenFull: fairq.EvictOldest, Capacity: fairq.Unbounded, OnEvict: evict,
+		},
+		"Options.OnEvict is nil; with WhenFull EvictHeaviest it must be a function": {
+			WhenFull: fairq.EvictHeaviest,
+		},
 		"Options.OnEvict is nil": {WhenFull: fairq.EvictOldest},
-		"Options.Quantum is 5; without Cost and PriorCost it must be 0":                           {Quantum: 5},
-		"Options.Quantum is 0; with costs, the limits are 1 and MaxQuantum, 4194304":              {Cost: func(string) int64 { return 1 }},
-		"Options.Quantum is -1; with costs, the limits are 1 and MaxQuantum, 4194304":             {PriorCost: 1, Quantum: -1},
-		"Options.Quantum is 4194305; with costs, the limits are 1 and":                            {PriorCost: 1, Quantum: fairq.MaxQuantum + 1},
-		"Options.PriorCost is 7; with Cost it must be 0, because costs are known":                 {Cost: func(string) int64 { return 1 }, Quantum: 1, PriorCost: 7},
-		"Options.PriorCost is 65537; the limits are 0 and 65536":                                  {Quantum: 1, PriorCost: 1<<16 + 1},
-		"Options.PriorCost is -1; the limits are 0 and 655360":                                    {Quantum: 10, PriorCost: -1},
-		"Options.SettleCosts is true; without Cost it must be false, because nothing is declared": {SettleCosts: true},
-		"Options.ShareTime is true, so there are no costs and no rounds":                          {ShareTime: true, Newcomers: fairq.ThisRound},
-		"Cost must be nil, SettleCosts false, Quantum and PriorCost 0":                            {ShareTime: true, Quantum: 1, PriorCost: 1},
-		"Options.OnEvict is set; with WhenFull Reject it must be nil":                             {OnEvict: evict},
-		"Options.OnEvict is set; with WhenFull RejectOverShare it must be nil":                    {OnEvict: evict, WhenFull: fairq.RejectOverShare},
+		"Options.Quantum is 5; without Cost and PriorCost it must be 0": {Quantum: 5},
+		"Options.Quantum is 0; with costs, the limits are 1 and MaxQuantum, 4194304": {
+			Cost: func(string) int64 { return 1 },
+		},
+		"Options.Quantum is -1; with costs, the limits are 1 and MaxQuantum, 4194304": {
+			PriorCost: 1, Quantum: -1,
+		},
+		"Options.Quantum is 4194305; with costs, the limits are 1 and": {
+			PriorCost: 1, Quantum: fairq.MaxQuantum + 1,
+		},
+		"Options.PriorCost is 7; with Cost it must be 0, because costs are known": {
+			Cost: func(string) int64 { return 1 }, Quantum: 1, PriorCost: 7,
+		},
+		"Options.PriorCost is 65537; the limits are 0 and 65536": {
+			Quantum: 1, PriorCost: 1<<16 + 1,
+		},
+		"Options.PriorCost is -1; the limits are 0 and 655360": {
+			Quantum: 10, PriorCost: -1,
+		},
+		"Options.SettleCosts is true; without Cost it must be false, because nothing is declared": {
+			SettleCosts: true,
+		},
+		"Options.ShareTime is true, so there are no costs and no rounds": {
+			ShareTime: true, Newcomers: fairq.ThisRound,
+		},
+		"Cost must be nil, SettleCosts false, Quantum and PriorCost 0": {
+			ShareTime: true, Quantum: 1, PriorCost: 1,
+		},
+		"Options.OnEvict is set; with WhenFull Reject it must be nil": {OnEvict: evict},
+		"Options.OnEvict is set; with WhenFull RejectOverShare it must be nil": {
+			OnEvict: evict, WhenFull: fairq.RejectOverShare,
+		},
 	} {
 		func() {
 			defer func() { require.Contains(t, fmt.Sprint(recover()), want) }()
@@ -122,7 +160,9 @@ func TestNewPanics(t *testing.T) {
 			fairq.New(letter, &o)
 		}()
 	}
-	require.PanicsWithValue(t, "fairq: New: the key function is nil", func() { fairq.New[string, string](nil, nil) })
+	require.PanicsWithValue(t, "fairq: New: the key function is nil", func() {
+		fairq.New[string, string](nil, nil)
+	})
 }
 
 func TestDefaults(t *testing.T) {
@@ -193,7 +233,8 @@ func TestStrangeKeysAndValues(t *testing.T) {
 	require.NoError(t, anything.Push("1"))
 	require.Equal(t, 2, anything.Len())
 
-	nan := fairq.New(func(f float64) float64 { return f }, &fairq.Options[float64, float64]{Capacity: 5000})
+	nan := fairq.New(func(f float64) float64 { return f },
+		&fairq.Options[float64, float64]{Capacity: 5000})
 	for range 2000 {
 		require.NoError(t, nan.Push(math.NaN()))
 		require.NoError(t, nan.Push(1))
@@ -242,10 +283,11 @@ func TestUserFunctionsPanic(t *testing.T) {
 
 	// The hook is called when all is done: the push has succeeded, and every victim is handed out.
 	var evicted []string
-	q = fairq.New(letter, &options{Capacity: 4, WhenFull: fairq.EvictHeaviest, OnEvict: func(_, item string) {
+	onEvict := func(_, item string) {
 		evicted = append(evicted, item)
 		panic(item)
-	}})
+	}
+	q = fairq.New(letter, &options{Capacity: 4, WhenFull: fairq.EvictHeaviest, OnEvict: onEvict})
 	n, err := q.PushBatch([]string{"A1", "A2", "A3", "A4"})
 	require.NoError(t, err)
 	require.Equal(t, 4, n)
@@ -258,7 +300,8 @@ func TestUserFunctionsPanic(t *testing.T) {
 	weights := fairq.New(letter, &options{Weight: func(key string) int { return int(key[0]) - 'A' }})
 	err = weights.Push("A1")
 	require.ErrorIs(t, err, fairq.ErrWeight)
-	require.EqualError(t, err, "fairq: weight out of range: it is 0 for key \"A\"; the limits are 1 and 1000")
+	require.EqualError(t, err,
+		"fairq: weight out of range: it is 0 for key \"A\"; the limits are 1 and 1000")
 	n, err = weights.PushBatch([]string{"B1", "A1", "B2"})
 	require.ErrorIs(t, err, fairq.ErrWeight)
 	require.Equal(t, 1, n)
@@ -365,7 +408,8 @@ func TestSnapshot(t *testing.T) {
 	require.NoError(t, err)
 	s := q.Snapshot()
 	require.Empty(t, s.Round, "nobody has popped from it yet")
-	require.Equal(t, map[string][]string{"A": {"A1", "A3", "A4"}, "B": {"B2", "B5"}, "C": {"C6"}}, s.Queues)
+	require.Equal(t,
+		map[string][]string{"A": {"A1", "A3", "A4"}, "B": {"B2", "B5"}, "C": {"C6"}}, s.Queues)
 
 	q.Pop()
 	require.NoError(t, q.Push("D7"))

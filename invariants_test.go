@@ -12,7 +12,8 @@ func (q *Queue[K, V]) check() error {
 	owned := map[uint32][]uint32{}
 	rounds := map[uint32]map[uint64]int{}
 	if q.rounds.last < q.rounds.current {
-		return fmt.Errorf("the furthest round %d is before the current one %d", q.rounds.last, q.rounds.current)
+		return fmt.Errorf("the furthest round %d is before the current one %d",
+			q.rounds.last, q.rounds.current)
 	}
 	if err := q.rounds.check(!q.costs.areOn()); err != nil {
 		return err
@@ -30,8 +31,10 @@ func (q *Queue[K, V]) check() error {
 				return fmt.Errorf("round %d: prevTurn of node %d is %d, not %d", r, n, l.prevTurn, prev)
 			}
 			slot := l.key & keyMask
-			if opens := l.key&firstOfRound != 0; !q.costs.areOn() && opens != (rounds[slot][r] == 0) && !(r == q.rounds.current && !opens) {
-				return fmt.Errorf("round %d: node %d of key %d is its turn %d there, opens is %v", r, n, slot, rounds[slot][r], opens)
+			if opens := l.key&firstOfRound != 0; !q.costs.areOn() && opens != (rounds[slot][r] == 0) &&
+				!(r == q.rounds.current && !opens) {
+				return fmt.Errorf("round %d: node %d of key %d is its turn %d there, opens is %v", r, n, slot,
+					rounds[slot][r], opens)
 			}
 			if rounds[slot] == nil {
 				rounds[slot] = map[uint64]int{}
@@ -73,7 +76,8 @@ func (q *Queue[K, V]) check() error {
 			if r := q.lastRound(s); r > q.rounds.current && rounds[slot][r] == 0 {
 				return fmt.Errorf("key %d has no turns in its last round %d", slot, r)
 			}
-			if n := rounds[slot][s.round]; !q.costs.areOn() && s.round > q.rounds.current && int(s.used) != n {
+			if n := rounds[slot][s.round]; !q.costs.areOn() && s.round > q.rounds.current &&
+				int(s.used) != n {
 				return fmt.Errorf("key %d has %d turns in its last round %d, not %d", slot, n, s.round, s.used)
 			}
 			n, err := q.checkList(slot, s, owned[slot], nodes)
@@ -92,7 +96,8 @@ func (q *Queue[K, V]) check() error {
 		return fmt.Errorf("len is %d, there are %d items", q.len, items)
 	}
 	if keys != int(q.keys.count) || active != q.active {
-		return fmt.Errorf("%d keys, %d of them with items; counted %d and %d", q.keys.count, q.active, keys, active)
+		return fmt.Errorf("%d keys, %d of them with items; counted %d and %d", q.keys.count,
+			q.active, keys, active)
 	}
 	if q.keys.size > 0 && (q.keys.size-1 > q.keys.mask || q.keys.size-1 <= q.keys.mask>>1) {
 		return fmt.Errorf("the mask of %d buckets is %#x", q.keys.size, q.keys.mask)
@@ -110,7 +115,8 @@ func (q *Queue[K, V]) check() error {
 		return err
 	}
 	if keys == 0 && q.keys.slots.chunkCount > 1 || items == 0 && q.nodes.chunkCount > 1 {
-		return fmt.Errorf("an empty queue keeps %d chunks of keys and %d of nodes", q.keys.slots.chunkCount, q.nodes.chunkCount)
+		return fmt.Errorf("an empty queue keeps %d chunks of keys and %d of nodes",
+			q.keys.slots.chunkCount, q.nodes.chunkCount)
 	}
 	if err := q.nodes.check(len(nodes)); err != nil {
 		return fmt.Errorf("nodes: %w", err)
@@ -122,7 +128,9 @@ func (q *Queue[K, V]) check() error {
 }
 
 // checkList walks the list of a key, whose turns are owned, in this order.
-func (q *Queue[K, V]) checkList(slot uint32, s *keyState[K], owned []uint32, nodes map[uint32]bool) (items int, err error) {
+func (q *Queue[K, V]) checkList(
+	slot uint32, s *keyState[K], owned []uint32, nodes map[uint32]bool,
+) (items int, err error) {
 	first := s.oldest
 	if len(owned) > 0 {
 		first = owned[0]
@@ -193,7 +201,8 @@ func (r *rounds) check(consecutive bool) error {
 		for at, ring := range c.rings {
 			round := number<<roundBits | uint64(at)
 			if has := c.used[at>>6]>>(at&63)&1 == 1; has != (ring != 0) || has && round <= r.current {
-				return fmt.Errorf("round %d, current is %d: its bit is %v, its ring %d", round, r.current, has, ring)
+				return fmt.Errorf("round %d, current is %d: its bit is %v, its ring %d", round,
+					r.current, has, ring)
 			}
 			if ring != 0 {
 				furthest = max(furthest, round)
@@ -226,7 +235,8 @@ func (q *Queue[K, V]) checkIdle(want int) error {
 	for b := range q.keys.size {
 		for slot := *q.keys.buckets.at(b); slot != 0; slot = q.keys.at(slot).nextInBucket {
 			if s := q.keys.at(slot); s.len == 0 && s.round > max(q.reach, q.rounds.current) {
-				return fmt.Errorf("idle key %d has used round %d, none beyond %d was expected", slot, s.round, q.reach)
+				return fmt.Errorf("idle key %d has used round %d, none beyond %d was expected",
+					slot, s.round, q.reach)
 			}
 		}
 	}
@@ -276,10 +286,13 @@ func (q *Queue[K, V]) checkForgotten() error {
 		}
 	}
 	for what, stray := range map[string]bool{
-		"links": q.links.strays(&q.nodes), "values": q.values.strays(&q.nodes), "tickets": q.tickets.strays(&q.nodes),
-		"stamps": q.waitTimes != nil && q.waitTimes.stamps.strays(&q.nodes), "turns": q.costs.areOn() && q.turnCosts.strays(&q.nodes),
-		"histograms": q.keys.histograms.strays(&q.keys.slots), "costs": q.keys.costs.strays(&q.keys.slots),
-		"states": q.keys.states.strays(&q.keys.slots),
+		"links": q.links.strays(&q.nodes), "values": q.values.strays(&q.nodes),
+		"tickets":    q.tickets.strays(&q.nodes),
+		"stamps":     q.waitTimes != nil && q.waitTimes.stamps.strays(&q.nodes),
+		"turns":      q.costs.areOn() && q.turnCosts.strays(&q.nodes),
+		"histograms": q.keys.histograms.strays(&q.keys.slots),
+		"costs":      q.keys.costs.strays(&q.keys.slots),
+		"states":     q.keys.states.strays(&q.keys.slots),
 	} {
 		if stray {
 			return fmt.Errorf("a chunk is gone, and its %s are left", what)
@@ -308,14 +321,16 @@ func (q *Queue[K, V]) checkWaits() error {
 	}
 	n, older := 0, uint32(0)
 	for node := q.waitTimes.oldest; node != 0; node = q.waitTimes.stamps.at(node).newer {
-		if s := q.waitTimes.stamps.at(node); s.older != older || q.waitTimes.age(node) > q.waitTimes.age(q.waitTimes.oldest) {
+		if s := q.waitTimes.stamps.at(node); s.older != older ||
+			q.waitTimes.age(node) > q.waitTimes.age(q.waitTimes.oldest) {
 			return fmt.Errorf("node %d is behind %d in the list by age: %+v", node, older, *s)
 		}
 		older = node
 		n++
 	}
 	if n != q.len || q.waitTimes.newest != older {
-		return fmt.Errorf("%d items are in the list by age, up to %d; there are %d, up to %d", n, older, q.len, q.waitTimes.newest)
+		return fmt.Errorf("%d items are in the list by age, up to %d; there are %d, up to %d", n, older,
+			q.len, q.waitTimes.newest)
 	}
 	return nil
 }

@@ -132,7 +132,10 @@ func numberOf(key float64) int {
 }
 
 func newModel(newcomers Newcomers, weights map[int]int, p pricing) *model {
-	m := &model{weights: weights, pricing: p, keys: map[int][]int{}, means: map[int]int64{}, levels: map[int][2]int{}}
+	m := &model{
+		weights: weights, pricing: p, keys: map[int][]int{}, means: map[int]int64{},
+		levels: map[int][2]int{},
+	}
 	m.turns = counted{new(roundsmodel.Turns[int])}
 	if p.hasCosts() && p.most != 1 {
 		accounts := &roundsmodel.Accounts[int]{Quantum: p.quantum, OneTurn: p.oneTurn()}

@@ -190,28 +190,33 @@ func (o *Options[K, V]) complete() error {
 		return fmt.Errorf("fairq: Options.KeyCapacity is %d; the limits are 0 and Options.Capacity, %d",
 			o.KeyCapacity, o.Capacity)
 	case o.WhenFull < Reject || o.WhenFull > EvictOldest:
-		return fmt.Errorf("fairq: Options.WhenFull is %d; the limits are Reject, %d, and EvictOldest, %d",
+		return fmt.Errorf("fairq: Options.WhenFull is %d; the limits are Reject, "+
+			"%d, and EvictOldest, %d",
 			int(o.WhenFull), int(Reject), int(EvictOldest))
 	case o.CountKeys < 0 || o.CountKeys > MaxLen:
 		return fmt.Errorf("fairq: Options.CountKeys is %d; the limits are 0 and MaxLen, %d",
 			o.CountKeys, MaxLen)
 	case o.Newcomers < NextRound || o.Newcomers > ThisRound:
-		return fmt.Errorf("fairq: Options.Newcomers is %d; the limits are NextRound, %d, and ThisRound, %d",
+		return fmt.Errorf("fairq: Options.Newcomers is %d; the limits are "+
+			"NextRound, %d, and ThisRound, %d",
 			o.Newcomers, NextRound, ThisRound)
 	case o.WhenFull != Reject && o.Capacity == MaxLen:
-		return fmt.Errorf("fairq: Options.WhenFull is %v and Options.Capacity is unlimited, so the queue is never full",
+		return fmt.Errorf("fairq: Options.WhenFull is %v and Options.Capacity is unlimited, so "+
+			"the queue is never full",
 			o.WhenFull)
 	case o.WhenFull >= EvictHeaviest && o.OnEvict == nil:
-		return fmt.Errorf("fairq: Options.OnEvict is nil; with WhenFull %v it must be a function, or items would be lost in silence",
+		return fmt.Errorf("fairq: Options.OnEvict is nil; with WhenFull %v it must be a function, or "+
+			"items would be lost in silence",
 			o.WhenFull)
 	case o.WhenFull < EvictHeaviest && o.OnEvict != nil:
-		return fmt.Errorf("fairq: Options.OnEvict is set; with WhenFull %v it must be nil, because nothing is ever evicted",
+		return fmt.Errorf("fairq: Options.OnEvict is set; with WhenFull %v it must be nil, because "+
+			"nothing is ever evicted",
 			o.WhenFull)
 	}
 	hasCosts := o.Cost != nil || o.SettleCosts || o.Quantum != 0 || o.PriorCost != 0
 	if o.ShareTime && (hasCosts || o.Newcomers != NextRound) {
-		return errors.New("fairq: Options.ShareTime is true, so there are no costs and no rounds: Cost must be nil, " +
-			"SettleCosts false, Quantum and PriorCost 0, and Newcomers NextRound")
+		return errors.New("fairq: Options.ShareTime is true, so there are no costs and no rounds: " +
+			"Cost must be nil, SettleCosts false, Quantum and PriorCost 0, and Newcomers NextRound")
 	}
 	return validateCosts("Options", o.Cost != nil, o.SettleCosts, o.Quantum, o.PriorCost)
 }
@@ -220,7 +225,8 @@ func (o *Options[K, V]) complete() error {
 func (k *itemKey[K]) weigh(weight func(K) int) error {
 	w := weight(k.key)
 	if w < 1 || w > MaxWeight {
-		return fmt.Errorf("%w: it is %d for key %#v; the limits are 1 and %d", ErrWeight, w, k.key, MaxWeight)
+		return fmt.Errorf("%w: it is %d for key %#v; the limits are 1 and %d", ErrWeight,
+			w, k.key, MaxWeight)
 	}
 	k.weight = uint16(w)
 	return nil

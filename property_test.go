@@ -39,7 +39,9 @@ type event struct {
 }
 
 func newHistory(seed uint64, weighted bool) *history {
-	h := &history{random: rand.New(rand.NewPCG(seed, 3)), waiting: map[int]*wait{}, tickets: map[int]Ticket{}}
+	h := &history{
+		random: rand.New(rand.NewPCG(seed, 3)), waiting: map[int]*wait{}, tickets: map[int]Ticket{},
+	}
 	weights := map[int]int{}
 	for key := range 2 + h.random.IntN(4) {
 		h.weight = append(h.weight, 1)

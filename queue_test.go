@@ -34,7 +34,9 @@ func drive(t testing.TB, data []byte) {
 	}
 	p, data := pricings[int(data[0])%len(pricings)], data[1:]
 	mode, keys := data[0], 2+int(data[0]>>4)
-	d := &driver{TB: t, nan: mode&4 != 0, changes: mode&8 != 0 && p.most != 1, tickets: map[int]Ticket{}, next: 1}
+	d := &driver{
+		TB: t, nan: mode&4 != 0, changes: mode&8 != 0 && p.most != 1, tickets: map[int]Ticket{}, next: 1,
+	}
 	newcomers, weights := Newcomers(mode&1), map[int]int{}
 	if mode&2 != 0 {
 		for k := range keys {
@@ -214,7 +216,8 @@ func TestReadersAtOnce(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 7))
 		q := Queue[int, int]{Newcomers: Newcomers(seed & 1)}
 		if seed&4 != 0 {
-			q.Cost, q.Quantum, q.SettleCosts = func(item int) int64 { return int64(1 + item) }, 9, seed&2 != 0
+			q.Cost, q.Quantum, q.SettleCosts = func(item int) int64 { return int64(1 + item) }, 9,
+				seed&2 != 0
 		}
 		var ticket Ticket
 		for i := range 30 {
@@ -277,7 +280,9 @@ func TestIdleKeysAreForgotten(t *testing.T) {
 
 func TestMaxLen(t *testing.T) {
 	q := Queue[int, int]{len: MaxLen}
-	require.PanicsWithValue(t, "fairq: the queue holds 536870912 items; the limit is MaxLen, 536870912", func() { q.Push(1, 1) })
+	require.PanicsWithValue(t,
+		"fairq: the queue holds 536870912 items; the limit is MaxLen, 536870912",
+		func() { q.Push(1, 1) })
 	require.Panics(t, func() { q.Add(1, 1) })
 	q.len = 0
 	require.NoError(t, q.check(), "nothing has changed")
@@ -286,7 +291,9 @@ func TestMaxLen(t *testing.T) {
 // A FairQueue works with its queues by their methods, so that these can be read without it.
 func TestBorder(t *testing.T) {
 	field := regexp.MustCompile(`q\.(queue|producers|keyBlocked)\.[a-z]\w*\b[^(]`)
-	for _, file := range []string{"fairqueue.go", "waiting.go", "watch.go", "stats.go", "snapshot.go", "sharetime.go"} {
+	for _, file := range []string{
+		"fairqueue.go", "waiting.go", "watch.go", "stats.go", "snapshot.go", "sharetime.go",
+	} {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
 		require.Empty(t, field.FindAllString(string(text), -1), file)

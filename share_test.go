@@ -15,7 +15,8 @@ import (
 // shares makes a queue of keys that are their own items, with RejectOverShare.
 func shares(capacity int, weights []int) *fairq.FairQueue[int, int] {
 	return fairq.New(func(key int) int { return key }, &fairq.Options[int, int]{
-		Capacity: capacity, WhenFull: fairq.RejectOverShare, Weight: func(key int) int { return weights[key] },
+		Capacity: capacity, WhenFull: fairq.RejectOverShare,
+		Weight: func(key int) int { return weights[key] },
 	})
 }
 
@@ -44,7 +45,8 @@ func TestShareRule(t *testing.T) {
 			err := q.Push(key)
 			require.Equal(t, accepted, err == nil, "n %d, weight %d, free %d", n, weights[key], free)
 			if full := new(fairq.FullError); errors.As(err, &full) && full.PerKey {
-				require.Equal(t, fairq.FullError{Len: n, Limit: max(1, weights[key]*(free-1)), PerKey: true}, *full)
+				require.Equal(t,
+					fairq.FullError{Len: n, Limit: max(1, weights[key]*(free-1)), PerKey: true}, *full)
 				require.GreaterOrEqual(t, full.Len, full.Limit)
 			} else if err != nil {
 				require.Equal(t, fairq.FullError{Len: capacity, Limit: capacity}, *full)

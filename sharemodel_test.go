@@ -47,7 +47,9 @@ func (s *shared) next() int {
 		if best < 0 {
 			best = key
 		}
-		if b := s.keys[best]; cmp.Or(k.held/k.weight-b.held/b.weight, cmp.Compare(k.used, b.used), k.came[0]-b.came[0]) < 0 {
+		b := s.keys[best]
+		held := k.held/k.weight - b.held/b.weight
+		if cmp.Or(held, cmp.Compare(k.used, b.used), k.came[0]-b.came[0]) < 0 {
 			best = key
 		}
 	}

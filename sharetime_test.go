@@ -46,18 +46,21 @@ func TestShareTimeEnds(t *testing.T) {
 		require.False(t, held("A"), name)
 	}
 	push("A1", "A2", "A3", "B1", "B2", "C1")
-	require.Equal(t, []string{"A1", "B1", "C1", "A2", "B2", "A3"}, items(q.Upcoming(9)), "A has one more")
+	require.Equal(t, []string{"A1", "B1", "C1", "A2", "B2", "A3"},
+		items(q.Upcoming(9)), "A has one more")
 	require.Equal(t, 1, q.Upcoming(1)[0].Round)
 	require.Empty(t, q.Snapshot().Round)
 	batch := make([]string, 2)
 	require.Equal(t, 2, q.PopBatch(batch))
 	require.Equal(t, []string{"A1", "B1"}, batch)
 	require.True(t, held("B1"))
-	require.Equal(t, []string{"C1", "B2", "A2", "A3"}, q.Drain(), "B holds nothing, but its oldest came later")
+	require.Equal(t, []string{"C1", "B2", "A2", "A3"}, q.Drain(),
+		"B holds nothing, but its oldest came later")
 	require.True(t, held("A1"), "Drain ends nothing")
 	require.EqualError(t, q.Done("A1"), `fairq: Done: no item of key "A" is held`)
 	require.EqualError(t, q.Done("Z"), `fairq: Done: no item of key "Z" is held`)
-	require.EqualError(t, fairq.New(letter, nil).Done("A1"), "fairq: Done: nothing is held, because Options.ShareTime is false")
+	require.EqualError(t, fairq.New(letter, nil).Done("A1"),
+		"fairq: Done: nothing is held, because Options.ShareTime is false")
 }
 
 // TestShareTimeBounds has k consumers in virtual time. A key that holds nothing and owes nothing
@@ -85,7 +88,8 @@ func checkShareTime(t *testing.T, seed uint64) float64 {
 	const D = time.Second
 	random := rand.New(rand.NewPCG(seed, 9))
 	k := 1 << random.IntN(4)
-	q := fairq.New(func(j job) int { return j.key }, &fairq.Options[int, job]{ShareTime: true, Capacity: fairq.Unbounded})
+	q := fairq.New(func(j job) int { return j.key },
+		&fairq.Options[int, job]{ShareTime: true, Capacity: fairq.Unbounded})
 	// The keys 0 and 1 always have items. The others each come once.
 	longest := [2]time.Duration{D / time.Duration(1+random.IntN(9)), D}
 	var mu sync.Mutex // protects what follows, and random
@@ -156,7 +160,8 @@ func TestShareTimeStress(t *testing.T) {
 	const producers, each, keys = 4, 2000, 20
 	var evicted, delivered atomic.Int64
 	q := fairq.New(func(n int) int { return n % keys }, &fairq.Options[int, int]{
-		ShareTime: true, Capacity: 50, WhenFull: fairq.EvictHeaviest, OnEvict: func(int, int) { evicted.Add(1) },
+		ShareTime: true, Capacity: 50, WhenFull: fairq.EvictHeaviest,
+		OnEvict: func(int, int) { evicted.Add(1) },
 	})
 	var seen [producers * each]atomic.Int32
 	var in, out sync.WaitGroup
@@ -236,7 +241,8 @@ func BenchmarkShareTime(b *testing.B) {
 				var took [2][]time.Duration
 				var queues [2]*fairq.FairQueue[string, work]
 				for i := range queues {
-					queues[i] = fairq.New(user, &fairq.Options[string, work]{Capacity: fairq.Unbounded, ShareTime: i == 1})
+					queues[i] = fairq.New(user,
+						&fairq.Options[string, work]{Capacity: fairq.Unbounded, ShareTime: i == 1})
 					for range each {
 						for _, w := range all {
 							require.NoError(b, queues[i].Push(w))

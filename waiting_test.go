@@ -82,7 +82,8 @@ func TestPushWait(t *testing.T) {
 			order = append(order, item)
 			synctest.Wait()
 		}
-		require.Equal(t, []string{"X", "A1", "B4", "C5"}, order, "producers are admitted in rounds by key")
+		require.Equal(t, []string{"X", "A1", "B4", "C5"}, order,
+			"producers are admitted in rounds by key")
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -97,7 +98,8 @@ func TestPushWait(t *testing.T) {
 		for r := range results {
 			all = append(all, r)
 		}
-		require.Equal(t, []string{"A1 <nil>", "B4 <nil>", "C5 <nil>", "A2 <nil>", "A3 " + fairq.ErrClosed.Error()}, all)
+		require.Equal(t,
+			[]string{"A1 <nil>", "B4 <nil>", "C5 <nil>", "A2 <nil>", "A3 " + fairq.ErrClosed.Error()}, all)
 		require.Equal(t, []string{"A2"}, q.Drain())
 		require.NoError(t, q.Check())
 	})
@@ -250,7 +252,8 @@ func TestEvictOldestDoesNotWait(t *testing.T) {
 		a4, a5 := push("A4"), push("A5")
 		require.Empty(t, a4, "the key is full")
 		require.NoError(t, <-push("C6"))
-		require.Equal(t, "A1A3A4", evicted, "A1 for C6, and then A is not full any more, and the furthest still")
+		require.Equal(t, "A1A3A4", evicted,
+			"A1 for C6, and then A is not full any more, and the furthest still")
 		require.NoError(t, <-a4)
 		require.NoError(t, <-a5)
 		require.NoError(t, q.Check())

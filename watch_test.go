@@ -64,9 +64,14 @@ func TestWatch(t *testing.T) {
 }
 
 func newWatched(t *testing.T, seed uint64) *watched {
-	w := &watched{T: t, rand: rand.New(rand.NewPCG(seed, 41)), levels: make([]int, 3), calls: make([]atomic.Int32, 3)}
+	w := &watched{
+		T: t, rand: rand.New(rand.NewPCG(seed, 41)), levels: make([]int, 3),
+		calls: make([]atomic.Int32, 3),
+	}
 	r := w.rand
-	o := &fairq.Options[int, int]{Capacity: []int{fairq.Unbounded, 1 + r.IntN(8), 20}[r.IntN(3)], TrackWait: r.IntN(4) == 0}
+	o := &fairq.Options[int, int]{
+		Capacity: []int{fairq.Unbounded, 1 + r.IntN(8), 20}[r.IntN(3)], TrackWait: r.IntN(4) == 0,
+	}
 	if o.Capacity > 0 && r.IntN(3) == 0 {
 		o.KeyCapacity = 1 + r.IntN(o.Capacity)
 	}
@@ -173,7 +178,8 @@ func (w *watched) step() {
 // check finds out which watches have become due.
 func (w *watched) check() {
 	s := w.q.Stats()
-	require.EqualValues(w, w.inside.Load(), s.WaitingPush+s.WaitingPop, "who does not wait any more is in no line")
+	require.EqualValues(w, w.inside.Load(), s.WaitingPush+s.WaitingPop,
+		"who does not wait any more is in no line")
 	demand := max(w.demand(), w.peak)
 	w.peak = 0
 	for i := range w.watches {
@@ -181,7 +187,8 @@ func (w *watched) check() {
 		if w.levels[i] > 0 && (w.closed || demand >= w.levels[i]) {
 			want, w.levels[i] = 1, 0
 		}
-		require.EqualValues(w, want, w.calls[i].Swap(0), "watch %d, demand %d, closed %v", i, demand, w.closed)
+		require.EqualValues(w, want, w.calls[i].Swap(0), "watch %d, demand %d, closed %v",
+			i, demand, w.closed)
 	}
 }
 
@@ -189,7 +196,8 @@ func (w *watched) check() {
 func TestWatchLosesNothing(t *testing.T) {
 	for level := 1; level <= 6; level++ {
 		const producers, items = 4, 3000
-		q := fairq.New(func(i int) int { return i % 5 }, &fairq.Options[int, int]{Capacity: 8, KeyCapacity: 2 + level})
+		q := fairq.New(func(i int) int { return i % 5 },
+			&fairq.Options[int, int]{Capacity: 8, KeyCapacity: 2 + level})
 		var pushing sync.WaitGroup
 		for p := range producers {
 			pushing.Go(func() {
@@ -237,7 +245,9 @@ func TestWatchLosesNothing(t *testing.T) {
 
 // Whatever ends one of the functions that a call has to call, the others are called.
 func TestEndsOfFunctions(t *testing.T) {
-	for name, end := range map[string]func(){"panic": func() { panic(spare{}) }, "Goexit": runtime.Goexit} {
+	for name, end := range map[string]func(){
+		"panic": func() { panic(spare{}) }, "Goexit": runtime.Goexit,
+	} {
 		t.Run(name, func(t *testing.T) {
 			var evicted []int
 			q := fairq.New(func(i int) int { return i / 10 }, &fairq.Options[int, int]{

@@ -117,7 +117,8 @@ func TestHandlerReleases(t *testing.T) {
 			panic(err)
 		}
 		defer conn.Close()
-		_, _ = rw.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+		_, _ = rw.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: " +
+			"Upgrade\r\nUpgrade: echo\r\n\r\n")
 		_ = rw.Flush()
 		line, _ := rw.ReadString('\n')
 		_, _ = fmt.Fprintf(conn, "%d %s", l.Stats().Held, line)

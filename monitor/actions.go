@@ -55,7 +55,9 @@ func (m *Monitor) act(w http.ResponseWriter, r *http.Request, s *Source, name st
 	if log == nil {
 		log = slog.Default()
 	}
-	attrs := []any{"source", a.Source, "action", shown(a.Name), "remote", r.RemoteAddr, "status", status}
+	attrs := []any{
+		"source", a.Source, "action", shown(a.Name), "remote", r.RemoteAddr, "status", status,
+	}
 	if a.Key != "" {
 		attrs = append(attrs, "key", a.Key)
 	}
@@ -79,7 +81,9 @@ func (m *Monitor) act(w http.ResponseWriter, r *http.Request, s *Source, name st
 }
 
 // try reads the request into a, and does it.
-func (m *Monitor) try(w http.ResponseWriter, r *http.Request, s *Source, a *Action) (status, n int, more bool, err error) {
+func (m *Monitor) try(
+	w http.ResponseWriter, r *http.Request, s *Source, a *Action,
+) (status, n int, more bool, err error) {
 	if status, err = m.read(w, r, s, a); err != nil {
 		return status, 0, false, err
 	}
@@ -105,10 +109,13 @@ func (m *Monitor) try(w http.ResponseWriter, r *http.Request, s *Source, a *Acti
 }
 
 // read reads the request into a. It returns an error if it may not be done.
-func (m *Monitor) read(w http.ResponseWriter, r *http.Request, s *Source, a *Action) (status int, err error) {
+func (m *Monitor) read(
+	w http.ResponseWriter, r *http.Request, s *Source, a *Action,
+) (status int, err error) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		return http.StatusMethodNotAllowed, fmt.Errorf("the method is %s; it must be POST", shown(r.Method))
+		return http.StatusMethodNotAllowed,
+			fmt.Errorf("the method is %s; it must be POST", shown(r.Method))
 	}
 	if err := m.origin.Check(r); err != nil {
 		return http.StatusForbidden, errors.New("the request is from a page of another origin")
@@ -125,7 +132,8 @@ func (m *Monitor) read(w http.ResponseWriter, r *http.Request, s *Source, a *Act
 	}
 	for name, field := range map[string]*string{"key": &a.Key, "kind": &a.Kind, "reason": &a.Reason} {
 		if *field = r.PostForm.Get(name); len(*field) > maxQuery {
-			return http.StatusBadRequest, fmt.Errorf("%s has %d bytes; the limit is %d", name, len(*field), maxQuery)
+			return http.StatusBadRequest, fmt.Errorf("%s has %d bytes; the limit is %d", name,
+				len(*field), maxQuery)
 		}
 	}
 	switch a.Name {
@@ -157,12 +165,16 @@ func idOf(text string) (task.ID, error) {
 }
 
 func (q *taskQueue[V]) actions() []string {
-	return []string{kick, kickAll, bury, remove, removeAll, dropKey, pause, resume, pauseKey, resumeKey}
+	return []string{
+		kick, kickAll, bury, remove, removeAll, dropKey, pause, resume, pauseKey, resumeKey,
+	}
 }
 
 var errByMonitor = errors.New("buried by hand")
 
-func (q *taskQueue[V]) do(ctx context.Context, a Action, last *sample) (n int, more bool, err error) {
+func (q *taskQueue[V]) do(
+	ctx context.Context, a Action, last *sample,
+) (n int, more bool, err error) {
 	var key string
 	if a.Name == dropKey || a.Name == pauseKey || a.Name == resumeKey {
 		var ok bool

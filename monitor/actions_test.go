@@ -21,7 +21,9 @@ import (
 
 func everything(*http.Request, monitor.Action) bool { return true }
 
-func act(t *testing.T, h http.Handler, source, name string, form map[string]string) (status int, answer map[string]any) {
+func act(
+	t *testing.T, h http.Handler, source, name string, form map[string]string,
+) (status int, answer map[string]any) {
 	t.Helper()
 	return send(t, h, action(http.MethodPost, source, name, form))
 }
@@ -31,7 +33,8 @@ func action(method, source, name string, form map[string]string) *http.Request {
 	for name, value := range form {
 		values.Set(name, value)
 	}
-	r := httptest.NewRequest(method, "/v1/queues/"+source+"/actions/"+name, strings.NewReader(values.Encode()))
+	r := httptest.NewRequest(method, "/v1/queues/"+source+"/actions/"+name,
+		strings.NewReader(values.Encode()))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	return r
 }
@@ -64,6 +67,7 @@ func TestActions(t *testing.T) {
 		},
 		Logger: slog.New(slog.NewTextHandler(&log, nil)),
 	}, monitor.TaskQueue("mails", q, nil), monitor.Pool("workers", p, nil))
+	const notID = "; it must be that of a task, a whole number from 1"
 	for _, c := range []struct {
 		source, name string
 		form         map[string]string
@@ -83,32 +87,49 @@ func TestActions(t *testing.T) {
 		{"mails", "pause-key", map[string]string{"key": "user 0"}, 200, 1.0},
 		{"mails", "resume-key", map[string]string{"key": "user 0"}, 200, 1.0},
 		{"mails", "drop-key", map[string]string{"key": "user 1"}, 200, 4.0}, // one is taken
-		{"mails", "drop-key", map[string]string{"key": `"a"… of 200 bytes`}, 404, "there is no such key among those that are shown"},
+		{
+			"mails", "drop-key",
+			map[string]string{"key": `"a"… of 200 bytes`},
+			404,
+			"there is no such key among those that are shown",
+		},
 		{"workers", "pause", nil, 200, 1.0},
 		{"workers", "resume", nil, 200, 1.0},
 
 		{"workers", "kick", map[string]string{"id": "1"}, 404, "there is no such action here"},
 		{"mails", "explode", nil, 404, "there is no such action here"},
 		{"nothing", "pause", nil, 404, "there is no queue nothing"},
-		{"mails", "kick", nil, 400, "id is \"\"; it must be that of a task, a whole number from 1"},
-		{"mails", "kick", map[string]string{"id": "0"}, 400, "id is 0; it must be that of a task, a whole number from 1"},
-		{"mails", "kick", map[string]string{"id": "-1"}, 400, "id is -1; it must be that of a task, a whole number from 1"},
+		{"mails", "kick", nil, 400, "id is \"\"" + notID},
+		{"mails", "kick", map[string]string{"id": "0"}, 400, "id is 0" + notID},
+		{"mails", "kick", map[string]string{"id": "-1"}, 400, "id is -1" + notID},
 		{"mails", "pause-key", nil, 400, "there is no key"},
-		{"mails", "pause-key", map[string]string{"key": strings.Repeat("a", 1025)}, 400, "key has 1025 bytes; the limit is 1024"},
-		{"mails", "pause-key", map[string]string{"key": strings.Repeat("a", 1<<17)}, 400, "the form cannot be read; its limit is 64 KiB"},
+		{
+			"mails", "pause-key",
+			map[string]string{"key": strings.Repeat("a", 1025)},
+			400,
+			"key has 1025 bytes; the limit is 1024",
+		},
+		{
+			"mails", "pause-key",
+			map[string]string{"key": strings.Repeat("a", 1<<17)},
+			400,
+			"the form cannot be read; its limit is 64 KiB",
+		},
 	} {
 		asked = nil
 		status, answer := act(t, m, c.source, c.name, c.form)
 		require.Equal(t, c.status, status, "%v: %v", c, answer)
 		if status == 200 {
 			require.Equal(t, map[string]any{"done": c.answer}, answer)
-			require.Contains(t, log.String(), "level=INFO msg=\"monitor: action\" source="+c.source+" action="+c.name+" remote=")
+			require.Contains(t, log.String(),
+				"level=INFO msg=\"monitor: action\" source="+c.source+" action="+c.name+" remote=")
 		} else {
 			require.Equal(t, map[string]any{"error": c.answer}, answer)
 			require.Equal(t, c.source != "nothing", strings.Contains(log.String(), "level=WARN"))
 		}
 		if len(asked) > 0 {
-			require.Equal(t, []monitor.Action{{Source: c.source, Name: c.name, Key: c.form["key"], ID: asked[0].ID}}, asked)
+			require.Equal(t,
+				[]monitor.Action{{Source: c.source, Name: c.name, Key: c.form["key"], ID: asked[0].ID}}, asked)
 		}
 		log.Reset()
 	}
@@ -131,7 +152,8 @@ func TestRefusedActions(t *testing.T) {
 	q := mails(t)
 	log := slog.New(slog.DiscardHandler)
 	off := monitor.New(&monitor.Options{Logger: log}, monitor.TaskQueue("mails", q, nil))
-	on := monitor.New(&monitor.Options{Actions: everything, Logger: log}, monitor.TaskQueue("mails", q, nil))
+	on := monitor.New(&monitor.Options{Actions: everything, Logger: log},
+		monitor.TaskQueue("mails", q, nil))
 	check := func(h http.Handler, r *http.Request, status int, message string) {
 		t.Helper()
 		got, answer := send(t, h, r)
@@ -139,9 +161,13 @@ func TestRefusedActions(t *testing.T) {
 		require.Equal(t, status, got)
 	}
 	key := map[string]string{"key": "user 0"}
-	check(off, action(http.MethodPost, "mails", "drop-key", key), http.StatusForbidden, "actions are not allowed here")
-	for _, method := range []string{http.MethodGet, http.MethodPut, http.MethodDelete, http.MethodOptions} {
-		check(on, action(method, "mails", "drop-key", key), http.StatusMethodNotAllowed, "the method is "+method+"; it must be POST")
+	check(off, action(http.MethodPost, "mails", "drop-key", key), http.StatusForbidden,
+		"actions are not allowed here")
+	for _, method := range []string{
+		http.MethodGet, http.MethodPut, http.MethodDelete, http.MethodOptions,
+	} {
+		check(on, action(method, "mails", "drop-key", key), http.StatusMethodNotAllowed,
+			"the method is "+method+"; it must be POST")
 	}
 	for _, header := range []http.Header{
 		{"Origin": {"https://evil.example"}},
@@ -165,9 +191,11 @@ func TestRefusedActions(t *testing.T) {
 	require.Len(t, answer["queues"].([]any)[0].(map[string]any)["actions"], 10)
 
 	for i, header := range []http.Header{
-		{"Sec-Fetch-Site": {"same-origin"}, "Origin": {"http://example.com"}}, // the host of such a request
-		{"Origin": {"http://example.com"}},                                    // of a browser that knows no Sec-Fetch-Site
-		{},                                                                    // of a program
+		// the host of such a request
+		{"Sec-Fetch-Site": {"same-origin"}, "Origin": {"http://example.com"}},
+		// of a browser that knows no Sec-Fetch-Site
+		{"Origin": {"http://example.com"}},
+		{}, // of a program
 	} {
 		r := action(http.MethodPost, "mails", "delete", map[string]string{"id": fmt.Sprint(3 + i)})
 		maps.Copy(r.Header, header)

@@ -20,7 +20,8 @@ import (
 // lock.
 func BenchmarkLook(b *testing.B) {
 	for _, keys := range []int{1, 100, 1_000_000} {
-		q := fairq.New(userOf, &fairq.Options[string, work]{Capacity: fairq.Unbounded, TrackWait: true, CountKeys: 1000})
+		q := fairq.New(userOf,
+			&fairq.Options[string, work]{Capacity: fairq.Unbounded, TrackWait: true, CountKeys: 1000})
 		for i := range 1_000_000 {
 			_ = q.Push(work{fmt.Sprint("user ", i%keys), 1})
 		}
@@ -36,7 +37,8 @@ func BenchmarkLook(b *testing.B) {
 		})
 	}
 	for _, keys := range []int{1, 100, 1_000_000} {
-		q, err := task.Open[int](b.Context(), new(memory.Store), "jobs", &task.Options[int]{CountKeys: 1000})
+		q, err := task.Open[int](b.Context(), new(memory.Store), "jobs",
+			&task.Options[int]{CountKeys: 1000})
 		require.NoError(b, err)
 		for i := range 1_000_000 {
 			id, err := q.Put(b.Context(), fmt.Sprint("user ", i%keys), i, task.PutOptions{})

@@ -44,11 +44,11 @@
 //	/                                   the page
 //	/v1/queues                          all sources, with their stats, without waiting for any
 //	/v1/queues/{name}                   one of them
-//	/v1/queues/{name}/keys?limit=&by=   up to 100 keys, by backlog, oldest, served, refused or paused
+//	/v1/queues/{name}/keys?limit=&by=   up to 100 keys, by backlog, oldest, served, refused, paused
 //	/v1/queues/{name}/snapshot?limit=   the next items, in order, up to 1,000
 //	/v1/queues/{name}/history           numbers of the last hour, while the source was read
-//	/v1/queues/{name}/failures?by=      up to 10,000 buried tasks, grouped by reason, key or kind, or
-//	                                    the last failures of a pool
+//	/v1/queues/{name}/failures?by=      up to 10,000 buried tasks, grouped by reason, key or kind;
+//	                                    or the last failures of a pool
 //	/v1/queues/{name}/buried?limit=&after=&key=&kind=&reason=   up to 100 of them, by id
 //	/v1/queues/{name}/tasks/{id}        all fields of a task
 //	/v1/queues/{name}/search?key=       the position of a key's first item among the next items

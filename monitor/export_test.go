@@ -27,7 +27,8 @@ func Fields() (names []string) {
 		}
 	}
 	for _, t := range []reflect.Type{
-		reflect.TypeFor[sample](), reflect.TypeFor[whole](), reflect.TypeFor[found](), reflect.TypeFor[failures](), reflect.TypeFor[buriedPage](),
+		reflect.TypeFor[sample](), reflect.TypeFor[whole](), reflect.TypeFor[found](),
+		reflect.TypeFor[failures](), reflect.TypeFor[buriedPage](),
 		reflect.TypeFor[taskRow](), reflect.TypeFor[point](),
 	} {
 		add(t)

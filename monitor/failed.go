@@ -71,7 +71,8 @@ func (f failures) by(by string) failures {
 		f.Groups = append(f.Groups, g)
 	}
 	slices.SortFunc(f.Groups, func(a, b group) int {
-		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Kind, b.Kind))
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Key, b.Key),
+			cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Kind, b.Kind))
 	})
 	f.Groups = first(f.Groups, maxGroups)
 	return f
@@ -109,7 +110,8 @@ type taskRow struct {
 	Expires     *time.Time        `json:"expires,omitempty"`
 	Consumer    string            `json:"consumer,omitempty"`
 	Metadata    map[string]string `json:"metadata,omitempty"`
-	Stack       string            `json:"stack,omitempty"` // of a panic, if this pool has seen it lately
+	// of a panic, if this pool has seen it lately
+	Stack string `json:"stack,omitempty"`
 }
 
 // buriedOnes selects buried tasks, by fields in the form of the page. An empty field means any.
@@ -144,7 +146,9 @@ var digits = regexp.MustCompile(`[0-9]+`)
 func reasonOf(text string) string { return shown(digits.ReplaceAllString(text, "#")) }
 
 // read yields tasks in the order of their ids.
-func (q *taskQueue[V]) read(ctx context.Context, o task.ListOptions) iter.Seq2[*task.Task[V], error] {
+func (q *taskQueue[V]) read(
+	ctx context.Context, o task.ListOptions,
+) iter.Seq2[*task.Task[V], error] {
 	if o.Limit = readPage; q.InMemory() {
 		o.Limit = maxRead // each page is O(tasks)
 	}
@@ -170,7 +174,9 @@ func (q *taskQueue[V]) failures(ctx context.Context) (*failures, error) {
 	return found, err
 }
 
-func (q *taskQueue[V]) buried(ctx context.Context, which buriedOnes, last *sample, n int) (*buriedPage, error) {
+func (q *taskQueue[V]) buried(
+	ctx context.Context, which buriedOnes, last *sample, n int,
+) (*buriedPage, error) {
 	o, err := which.options(last)
 	if err != nil {
 		return nil, err
@@ -217,8 +223,10 @@ func (q *taskQueue[V]) peek(ctx context.Context, id task.ID) (*taskRow, error) {
 	i := t.Info()
 	row := &taskRow{
 		buriedRow: q.row(t, &i, func(text string) string { return shownUpTo(text, maxPayload) }),
-		State:     i.State.String(), UniqueKey: given(i.UniqueKey), Group: given(i.Group), Priority: i.Priority, Cost: i.Cost,
-		MaxAttempts: i.MaxAttempts, TTR: i.TTR, ReadyAt: at(i.ReadyAt), Until: at(i.Until), Expires: at(i.Expires), Consumer: given(i.Consumer),
+		State:     i.State.String(), UniqueKey: given(i.UniqueKey), Group: given(i.Group),
+		Priority: i.Priority, Cost: i.Cost,
+		MaxAttempts: i.MaxAttempts, TTR: i.TTR, ReadyAt: at(i.ReadyAt), Until: at(i.Until),
+		Expires: at(i.Expires), Consumer: given(i.Consumer),
 	}
 	if i.Err != nil {
 		row.Code = i.Err.Code
@@ -257,7 +265,9 @@ func (s *Source) keeper() keeper {
 
 type noTasks struct{}
 
-func (noTasks) failures(context.Context) (*failures, error) { return &failures{At: time.Now()}, nil }
+func (noTasks) failures(context.Context) (*failures, error) {
+	return &failures{At: time.Now()}, nil
+}
 
 func (noTasks) buried(context.Context, buriedOnes, *sample, int) (*buriedPage, error) {
 	return &buriedPage{Buried: []buriedRow{}}, nil
@@ -267,7 +277,9 @@ func (noTasks) peek(context.Context, task.ID) (*taskRow, error) { return nil, ta
 
 // ofTasks returns a handler that answers with something that is read of tasks, one request after
 // the other.
-func ofTasks(read func(ctx context.Context, s *Source, k keeper, r *http.Request, rest string) (any, error)) part {
+func ofTasks(
+	read func(ctx context.Context, s *Source, k keeper, r *http.Request, rest string) (any, error),
+) part {
 	return func(_ *Monitor, w http.ResponseWriter, r *http.Request, s *Source, rest string) {
 		k := s.keeper()
 		ctx, cancel := context.WithTimeout(r.Context(), lookTimeout)

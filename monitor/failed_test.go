@@ -22,7 +22,8 @@ func failed(t *testing.T, n int) *task.Queue[string] {
 	q, err := task.Open[string](t.Context(), new(memory.Store), "mails", nil)
 	require.NoError(t, err)
 	for i := range n {
-		id, err := q.Put(t.Context(), fmt.Sprint("user ", i%3), fmt.Sprint("mail ", i), task.PutOptions{Kind: []string{"", "news"}[i%2]})
+		id, err := q.Put(t.Context(), fmt.Sprint("user ", i%3), fmt.Sprint("mail ", i),
+			task.PutOptions{Kind: []string{"", "news"}[i%2]})
 		require.NoError(t, err)
 		reason := fmt.Errorf("no mailbox %d", i)
 		if i%5 == 0 {
@@ -37,15 +38,21 @@ func failed(t *testing.T, n int) *task.Queue[string] {
 func TestFailures(t *testing.T) {
 	q := failed(t, 3900)
 	mails := monitor.TaskQueue("mails", q, func(mail string) string { return mail })
-	m := monitor.New(&monitor.Options{Actions: everything, Logger: slog.New(slog.DiscardHandler)}, mails, monitor.Pool("workers", new(counted), mails))
+	m := monitor.New(&monitor.Options{Actions: everything, Logger: slog.New(slog.DiscardHandler)},
+		mails, monitor.Pool("workers", new(counted), mails))
 	path := "/v1/queues/mails/"
-	require.Equal(t, []map[string]any{{"reason": "no mailbox #", "count": 3120.0}, {"reason": "timed out", "count": 780.0}}, rows(t, m, path+"failures?by=reason", "groups"))
-	require.Equal(t, rows(t, m, path+"failures?by=key", "groups"), rows(t, m, "/v1/queues/workers/failures?by=key", "groups"))
+	require.Equal(t, []map[string]any{
+		{"reason": "no mailbox #", "count": 3120.0}, {"reason": "timed out", "count": 780.0},
+	}, rows(t, m, path+"failures?by=reason", "groups"))
+	require.Equal(t, rows(t, m, path+"failures?by=key", "groups"),
+		rows(t, m, "/v1/queues/workers/failures?by=key", "groups"))
 	require.Len(t, rows(t, m, path+"failures?by=key", "groups"), 3)
 	require.Len(t, rows(t, m, path+"failures?by=kind", "groups"), 2)
 	groups := rows(t, m, path+"failures", "groups")
 	require.Len(t, groups, 12)
-	require.Equal(t, map[string]any{"reason": "no mailbox #", "key": "user 0", "kind": `""`, "count": 520.0}, groups[0])
+	require.Equal(t,
+		map[string]any{"reason": "no mailbox #", "key": "user 0", "kind": `""`, "count": 520.0},
+		groups[0])
 
 	// The pages of a group have each of its tasks once.
 	form := map[string]string{"key": "user 0", "kind": `""`, "reason": "no mailbox #"}
@@ -102,10 +109,12 @@ func TestPoolFailures(t *testing.T) {
 	require.NoError(t, p.StopAndWait(t.Context()))
 	m := monitor.New(nil, monitor.Pool("workers", p, nil))
 	path := "/v1/queues/workers/failures?by="
-	require.Equal(t, []map[string]any{{"reason": "no mailbox #", "count": 100.0}}, rows(t, m, path+"reason", "groups"))
+	require.Equal(t, []map[string]any{{"reason": "no mailbox #", "count": 100.0}},
+		rows(t, m, path+"reason", "groups"))
 	require.Len(t, rows(t, m, path+"key", "groups"), 3)
 	_, answer := get(t, m, path+"key")
-	require.Equal(t, []any{215.0, 100.0, true}, []any{answer["count"], answer["read"], answer["gone"]})
+	require.Equal(t, []any{215.0, 100.0, true},
+		[]any{answer["count"], answer["read"], answer["gone"]})
 }
 
 // A pool's page has the stack of a panic with the task that is buried for it.
@@ -125,19 +134,27 @@ func TestStack(t *testing.T) {
 // All that is known of a task is shown.
 func TestPeek(t *testing.T) {
 	q := failed(t, 1)
-	id, err := q.Put(t.Context(), "user 0", "a mail", task.PutOptions{Metadata: map[string]string{"trace\n": "a\x00"}, UniqueKey: "u", MaxAttempts: 3, Cost: 2})
+	id, err := q.Put(t.Context(), "user 0", "a mail", task.PutOptions{
+		Metadata: map[string]string{"trace\n": "a\x00"}, UniqueKey: "u", MaxAttempts: 3, Cost: 2,
+	})
 	require.NoError(t, err)
-	require.NoError(t, q.Bury(t.Context(), id, &task.Error{Code: 7, Message: "panic: no\ngoroutine 1 [running]:"}))
+	require.NoError(t,
+		q.Bury(t.Context(), id, &task.Error{Code: 7, Message: "panic: no\ngoroutine 1 [running]:"}))
 	m := monitor.New(nil, monitor.TaskQueue("mails", q, func(mail string) string { return mail }))
 	_, answer := get(t, m, fmt.Sprint("/v1/queues/mails/tasks/", id))
 	require.NotNil(t, answer["created"])
 	delete(answer, "created")
 	delete(answer, "ready_at")
 	require.Equal(t, map[string]any{
-		"id": "2", "key": "user 0", "state": "buried", "attempts": 0.0, "max_attempts": 3.0, "priority": 0.0, "cost": 2.0, "unique_key": "u", "code": 7.0,
-		"reason": `"panic: no\ngoroutine 1 [running]:"`, "payload": "a mail", "metadata": map[string]any{`"trace\n"`: `"a\x00"`},
+		"id": "2", "key": "user 0", "state": "buried", "attempts": 0.0, "max_attempts": 3.0,
+		"priority": 0.0, "cost": 2.0, "unique_key": "u", "code": 7.0,
+		"reason": `"panic: no\ngoroutine 1 [running]:"`, "payload": "a mail",
+		"metadata": map[string]any{`"trace\n"`: `"a\x00"`},
 	}, answer)
-	for path, want := range map[string]int{"mails/tasks/9": http.StatusNotFound, "mails/buried?key=%22": http.StatusNotFound, "mails/buried?kind=%22": http.StatusBadRequest} {
+	for path, want := range map[string]int{
+		"mails/tasks/9": http.StatusNotFound, "mails/buried?key=%22": http.StatusNotFound,
+		"mails/buried?kind=%22": http.StatusBadRequest,
+	} {
 		status, _ := get(t, m, "/v1/queues/"+path)
 		require.Equal(t, want, status, path)
 	}

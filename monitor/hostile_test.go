@@ -18,9 +18,11 @@ import (
 )
 
 var hostile = []string{
-	"", " ", "a ", `"`, `""`, `"a"`, "<script>alert(1)</script>", "a&b", "a\nb", "a\x00b", `a\x00b`, "\xff\xfe", "é", "e\u0301",
+	"", " ", "a ", `"`, `""`, `"a"`, "<script>alert(1)</script>", "a&b", "a\nb", "a\x00b", `a\x00b`,
+	"\xff\xfe", "é", "e\u0301",
 	"\u202egnp.exe", "\u200b", "\ufffd", "\U0010ffff", "../../etc", "a\u2028b", "data: x\n\ndata: y",
-	strings.Repeat("a", 100), strings.Repeat("a", 101), strings.Repeat("a", 1<<20), strings.Repeat("a", 1<<20-1) + "b",
+	strings.Repeat("a", 100), strings.Repeat("a", 101), strings.Repeat("a", 1<<20),
+	strings.Repeat("a", 1<<20-1) + "b",
 	strings.Repeat("\xff", 1<<20), strings.Repeat("ä", 300), strings.Repeat("<", 300),
 }
 
@@ -41,9 +43,11 @@ func TestKeyText(t *testing.T) {
 			require.Equal(t, key, back)
 		}
 	}
-	require.Equal(t, "<script>alert(1)</script>", monitor.KeyText("<script>alert(1)</script>"), "it is the page's affair")
+	require.Equal(t, "<script>alert(1)</script>", monitor.KeyText("<script>alert(1)</script>"),
+		"it is the page's affair")
 	require.Equal(t, `"a\x00b"`, monitor.KeyText("a\x00b"))
-	require.Regexp(t, `^"a{100}"… of 1048576 bytes, [0-9a-f]{16}$`, monitor.KeyText(strings.Repeat("a", 1<<20)))
+	require.Regexp(t, `^"a{100}"… of 1048576 bytes, [0-9a-f]{16}$`,
+		monitor.KeyText(strings.Repeat("a", 1<<20)))
 	require.LessOrEqual(t, len(monitor.Shown(strings.Repeat("\xff", 1<<20))), 200*4+30)
 }
 
@@ -89,7 +93,8 @@ func of[K comparable](key K) (text string, back any, known bool) {
 
 // Whatever the keys are, every path answers with JSON that has them all, and not much else.
 func TestHostileKeys(t *testing.T) {
-	q := fairq.New(func(key string) string { return key }, &fairq.Options[string, string]{Capacity: 1000, CountKeys: 10})
+	q := fairq.New(func(key string) string { return key },
+		&fairq.Options[string, string]{Capacity: 1000, CountKeys: 10})
 	for _, key := range hostile {
 		require.NoError(t, q.Push(key))
 		require.NoError(t, q.Push(key))
@@ -97,8 +102,11 @@ func TestHostileKeys(t *testing.T) {
 	for range 5 {
 		q.Pop()
 	}
-	m := monitor.New(&monitor.Options{Actions: everything, Logger: slog.New(slog.DiscardHandler)}, monitor.FairQueue("jobs", q, func(item string) string { return item }))
-	for _, path := range []string{"keys?limit=100", "snapshot?limit=1000", "search?key=%ff", "buried"} {
+	m := monitor.New(&monitor.Options{Actions: everything, Logger: slog.New(slog.DiscardHandler)},
+		monitor.FairQueue("jobs", q, func(item string) string { return item }))
+	for _, path := range []string{
+		"keys?limit=100", "snapshot?limit=1000", "search?key=%ff", "buried",
+	} {
 		w := httptest.NewRecorder()
 		m.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v1/queues/jobs/"+path, nil))
 		require.Equal(t, http.StatusOK, w.Code, "%s", w.Body)
@@ -119,7 +127,8 @@ func TestHostileKeys(t *testing.T) {
 
 // A key that is not equal to itself has one row.
 func TestNaN(t *testing.T) {
-	q := fairq.New(func(key float64) float64 { return key }, &fairq.Options[float64, float64]{CountKeys: 10})
+	q := fairq.New(func(key float64) float64 { return key },
+		&fairq.Options[float64, float64]{CountKeys: 10})
 	for range 10 {
 		require.NoError(t, q.Push(math.NaN()))
 	}
@@ -130,5 +139,6 @@ func TestNaN(t *testing.T) {
 	row := answer["keys"].([]any)[0].(map[string]any)
 	require.EqualValues(t, 9, row["len"])
 	_, answer = get(t, m, "/v1/queues/jobs/snapshot?limit=1")
-	require.Equal(t, "describe panicked: no", answer["upcoming"].([]any)[0].(map[string]any)["payload"])
+	require.Equal(t, "describe panicked: no",
+		answer["upcoming"].([]any)[0].(map[string]any)["payload"])
 }

@@ -11,11 +11,12 @@ import (
 
 // keyRow has the numbers of a key.
 type keyRow struct {
-	Key    string `json:"key"`
-	Len    int    `json:"len"`    // items queued; tasks that are ready, delayed or held; calls that wait
-	Taken  int    `json:"taken"`  // tasks; of a limiter the permits held
-	Buried int    `json:"buried"` // tasks
-	Paused bool   `json:"paused"`
+	Key string `json:"key"`
+	// items queued; tasks that are ready, delayed or held; calls that wait
+	Len    int  `json:"len"`
+	Taken  int  `json:"taken"`  // tasks; of a limiter the permits held
+	Buried int  `json:"buried"` // tasks
+	Paused bool `json:"paused"`
 	// WaitsUntil is when tasks of the key can be taken again, if it waits.
 	WaitsUntil time.Time `json:"waits_until,omitzero"`
 	Weight     int       `json:"weight,omitempty"` // not of tasks
@@ -55,7 +56,8 @@ var keyOrders = map[string]func(a, b *keyRow) int{
 // inOrder returns rows in an order. Backlog and age order rows that are equal in it.
 func inOrder(rows []keyRow, by string) []keyRow {
 	return slices.SortedFunc(slices.Values(rows), func(a, b keyRow) int {
-		return cmp.Or(keyOrders[by](&a, &b), cmp.Compare(b.Len, a.Len), cmp.Compare(b.OldestAge, a.OldestAge), cmp.Compare(a.Key, b.Key))
+		return cmp.Or(keyOrders[by](&a, &b), cmp.Compare(b.Len, a.Len),
+			cmp.Compare(b.OldestAge, a.OldestAge), cmp.Compare(a.Key, b.Key))
 	})
 }
 
@@ -80,8 +82,10 @@ func newKeyRows[K comparable](orders ...[]fairq.KeyStat[K]) *keyRows[K] {
 // add fills in the row of a key. For tasks, the order by service has only counted events.
 func (t *keyRows[K]) add(s *fairq.KeyStat[K], first bool) {
 	row := t.of(s.Key)
-	row.Len, row.Taken, row.Buried = max(row.Len, s.Backlog), max(row.Taken, s.Taken), max(row.Buried, s.Buried)
-	row.Weight, row.Cost, row.OldestAge = max(row.Weight, s.Weight), max(row.Cost, s.Cost), max(row.OldestAge, s.OldestAge)
+	row.Len, row.Taken, row.Buried = max(row.Len, s.Backlog), max(row.Taken, s.Taken),
+		max(row.Buried, s.Buried)
+	row.Weight, row.Cost, row.OldestAge = max(row.Weight, s.Weight), max(row.Cost, s.Cost),
+		max(row.OldestAge, s.OldestAge)
 	row.Paused, row.first = row.Paused || s.Paused, row.first || first
 	if !s.WaitsUntil.IsZero() {
 		row.WaitsUntil = s.WaitsUntil

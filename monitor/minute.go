@@ -24,7 +24,8 @@ const (
 
 // counts are the events of a source or a key, since the process began.
 type counts struct {
-	Served  uint64 `json:"served"`           // items delivered, tasks taken, attempts started, permits given
+	// Served has items delivered, tasks taken, attempts started, permits given.
+	Served  uint64 `json:"served"`
 	Refused uint64 `json:"refused"`          // pushes for which there was no room
 	Evicted uint64 `json:"evicted"`          // dropped to make room
 	Failed  uint64 `json:"failed,omitempty"` // tasks buried, attempts that failed for good
@@ -124,7 +125,8 @@ type past struct {
 
 // add fills in the events of the last minute.
 func (p *past) add(l *sample) {
-	now, at := moment{at: l.At, counts: countsOf(totals.Of(l.Stats))}, point{At: l.At, Backlog: l.Backlog}
+	now, at := moment{at: l.At, counts: countsOf(totals.Of(l.Stats))},
+		point{At: l.At, Backlog: l.Backlog}
 	l.State = isOpen
 	is := func(state string, yes bool) {
 		if yes {
@@ -225,11 +227,17 @@ func (l *sample) alerts() []string {
 	if l.Kind == "pool" { // the rest is told of the queue
 		longest, refused = nil, nil
 	}
-	what := map[string][2]string{"queue": {"push", "pushes"}, "limiter": {"call", "calls"}, "tasks": {"task", "tasks"}, "pool": {"task", "tasks"}}[l.Kind]
-	if longest != nil && l.keyCount() > 1 && l.Backlog >= alertBacklog && float64(longest.Len) >= alertShare*float64(l.Backlog) {
-		text := fmt.Sprintf("%s has %d %% of the backlog", longest.Key, min(99, 100*longest.Len/l.Backlog))
+	what := map[string][2]string{
+		"queue": {"push", "pushes"}, "limiter": {"call", "calls"},
+		"tasks": {"task", "tasks"}, "pool": {"task", "tasks"},
+	}[l.Kind]
+	if longest != nil && l.keyCount() > 1 && l.Backlog >= alertBacklog &&
+		float64(longest.Len) >= alertShare*float64(l.Backlog) {
+		text := fmt.Sprintf("%s has %d %% of the backlog", longest.Key,
+			min(99, 100*longest.Len/l.Backlog))
 		if n := longest.refused(); n > 0 {
-			text += fmt.Sprintf("; %s of its %s %s refused %s", number(n), what[1], one(n, "was", "were"), in)
+			text += fmt.Sprintf("; %s of its %s %s refused %s", number(n), what[1],
+				one(n, "was", "were"), in)
 		}
 		if tell("%s", text); refused == longest {
 			lately.Refused, refused = 0, nil
@@ -237,7 +245,8 @@ func (l *sample) alerts() []string {
 	}
 	if refused != nil {
 		n := refused.refused()
-		tell("%s %s of %s %s refused %s", number(n), one(n, what[0], what[1]), refused.Key, one(n, "was", "were"), in)
+		tell("%s %s of %s %s refused %s", number(n), one(n, what[0], what[1]), refused.Key,
+			one(n, "was", "were"), in)
 	} else if n := lately.Refused; n > 0 {
 		tell("%s %s refused %s", number(n), one(n, what[0]+" was", what[1]+" were"), in)
 	}

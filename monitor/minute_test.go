@@ -44,7 +44,9 @@ func alerts(t *testing.T, h http.Handler, source string) []any {
 // The minute has its events, and the alerts name the key that floods.
 func TestMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := fairq.New(userOf, &fairq.Options[string, work]{Capacity: 1000, WhenFull: fairq.RejectOverShare, TrackWait: true, CountKeys: 300})
+		q := fairq.New(userOf, &fairq.Options[string, work]{
+			Capacity: 1000, WhenFull: fairq.RejectOverShare, TrackWait: true, CountKeys: 300,
+		})
 		m := monitor.New(nil, monitor.FairQueue("jobs", q, nil))
 		second := func() {
 			_ = q.Push(work{"alice", 1})
@@ -81,8 +83,10 @@ func TestMinute(t *testing.T) {
 		refused := first["minute"].(map[string]any)["refused"].(float64)
 		require.Greater(t, refused, 40*span.Seconds())
 		require.Len(t, answer["alerts"], 1)
-		require.Regexp(t, fmt.Sprintf(`^mallory has \d\d %% of the backlog; \d,%03.0f of its pushes were refused in the last %.0f s$`,
-			float64(int(refused)%1000), span.Seconds()), answer["alerts"].([]any)[0])
+		require.Regexp(t,
+			fmt.Sprintf(`^mallory has \d\d %% of the backlog; \d,%03.0f of its pushes were `+
+				`refused in the last %.0f s$`,
+				float64(int(refused)%1000), span.Seconds()), answer["alerts"].([]any)[0])
 		served := 0.0
 		for _, row := range rows(t, m, "/v1/queues/jobs/keys?limit=100", "keys") {
 			served += row["share"].(float64)
@@ -112,9 +116,11 @@ func TestWaitsOfTheLastMinute(t *testing.T) {
 			}
 			time.Sleep(10 * time.Second)
 			_, answer := get(t, m, "/v1/queues/jobs")
-			require.Equal(t, wait > time.Minute, answer["minute"].(map[string]any)["wait"].(map[string]any)["p50_ns"].(float64) > 2e9)
+			require.Equal(t, wait > time.Minute,
+				answer["minute"].(map[string]any)["wait"].(map[string]any)["p50_ns"].(float64) > 2e9)
 			key := rows(t, m, "/v1/queues/jobs/keys", "keys")[0]
-			require.Equal(t, answer["minute"].(map[string]any)["wait"], key["minute"].(map[string]any)["wait"])
+			require.Equal(t, answer["minute"].(map[string]any)["wait"],
+				key["minute"].(map[string]any)["wait"])
 			q.Pop()
 			time.Sleep(2 * time.Minute)
 		}
@@ -129,11 +135,13 @@ func TestWaitsOfTheLastMinute(t *testing.T) {
 // What is wrong is told in words, of all kinds of sources.
 func TestAlerts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tasks, err := task.Open[int](t.Context(), new(memory.Store), "mails", &task.Options[int]{Capacity: 10, CountKeys: 10})
+		tasks, err := task.Open[int](t.Context(), new(memory.Store), "mails",
+			&task.Options[int]{Capacity: 10, CountKeys: 10})
 		require.NoError(t, err)
 		limiter := admit.New(1, &admit.Options[string]{MaxWaitingPerKey: 1})
 		p := &fixed{}
-		m := monitor.New(nil, monitor.TaskQueue("mails", tasks, nil), monitor.Limiter("api", limiter), monitor.Pool("workers", p, nil))
+		m := monitor.New(nil, monitor.TaskQueue("mails", tasks, nil), monitor.Limiter("api", limiter),
+			monitor.Pool("workers", p, nil))
 		for _, source := range []string{"mails", "api", "workers"} {
 			require.Empty(t, alerts(t, m, source))
 		}
@@ -150,7 +158,8 @@ func TestAlerts(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, taken.Bury(t.Context(), errors.New("no")))
 		_, answer := get(t, m, "/v1/queues/mails")
-		require.EqualValues(t, 4194304*time.Microsecond, answer["minute"].(map[string]any)["wait"].(map[string]any)["p50_ns"], "3 s at most")
+		require.EqualValues(t, 4194304*time.Microsecond,
+			answer["minute"].(map[string]any)["wait"].(map[string]any)["p50_ns"], "3 s at most")
 		for _, key := range rows(t, m, "/v1/queues/mails/keys", "keys") {
 			minute := key["minute"].(map[string]any)
 			if key["key"] == taken.Key {
@@ -164,12 +173,14 @@ func TestAlerts(t *testing.T) {
 		p.stats = pool.Stats{Failed: 3, Lost: 2, Paused: true}
 		time.Sleep(2 * time.Second)
 		require.Equal(t, []any{
-			"it is paused; 9 wait", "the key nobody is paused", "3 tasks of user 0 were refused in the last 5 s",
+			"it is paused; 9 wait", "the key nobody is paused",
+			"3 tasks of user 0 were refused in the last 5 s",
 			"1 task failed for good in the last 5 s", "1 task is buried",
 		}, alerts(t, m, "mails"))
 		require.Equal(t, []any{"13 calls of a were refused in the last 5 s"}, alerts(t, m, "api"))
 		require.Equal(t, []any{
-			"it is paused; 0 wait", "3 tasks failed for good in the last 5 s", "2 leases were lost in the last 5 s",
+			"it is paused; 0 wait", "3 tasks failed for good in the last 5 s",
+			"2 leases were lost in the last 5 s",
 		}, alerts(t, m, "workers"))
 		paused := rows(t, m, "/v1/queues/mails/keys?by=paused", "keys")
 		require.Equal(t, "nobody", paused[0]["key"])
@@ -197,7 +208,8 @@ func TestAway(t *testing.T) {
 		s := &broken{Store: new(memory.Store)}
 		q, err := task.Open[int](t.Context(), s, "mails", nil)
 		require.NoError(t, err)
-		m := monitor.New(nil, monitor.Pool("slow", slow, nil), monitor.TaskQueue("mails", q, nil), monitor.Pool("fast", new(counted), nil))
+		m := monitor.New(nil, monitor.Pool("slow", slow, nil), monitor.TaskQueue("mails", q, nil),
+			monitor.Pool("fast", new(counted), nil))
 		list := func() []map[string]any {
 			begin := time.Now()
 			all := rows(t, m, "/v1/queues", "queues")
@@ -241,7 +253,8 @@ func TestAway(t *testing.T) {
 
 // In a database with too many tasks to count them by key, the paused keys are shown all the same.
 func TestPausedKeysAmongManyTasks(t *testing.T) {
-	q, err := task.Open[int](t.Context(), &broken{Store: new(memory.Store), more: 600_000}, "mails", nil)
+	q, err := task.Open[int](t.Context(),
+		&broken{Store: new(memory.Store), more: 600_000}, "mails", nil)
 	require.NoError(t, err)
 	for i := range 9 {
 		_, err := q.Put(t.Context(), fmt.Sprint("user ", i%3), i, task.PutOptions{})
@@ -253,7 +266,8 @@ func TestPausedKeysAmongManyTasks(t *testing.T) {
 	paused := rows(t, m, "/v1/queues/mails/keys?by=paused", "keys")
 	require.Len(t, paused, 4)
 	for i, key := range []string{"user 0", "nobody"} {
-		require.Equal(t, []any{key, true, 3.0 * float64(1-i)}, []any{paused[i]["key"], paused[i]["paused"], paused[i]["len"]})
+		require.Equal(t, []any{key, true, 3.0 * float64(1-i)},
+			[]any{paused[i]["key"], paused[i]["paused"], paused[i]["len"]})
 	}
 	_, answer := get(t, m, "/v1/queues/mails")
 	require.Equal(t, []any{"2 keys are paused, such as user 0"}, answer["alerts"])
@@ -268,7 +282,9 @@ type broken struct {
 	err  error
 }
 
-func (s *broken) Open(ctx context.Context, name string, o driver.Settings, n driver.Notifier) (driver.Backend, error) {
+func (s *broken) Open(
+	ctx context.Context, name string, o driver.Settings, n driver.Notifier,
+) (driver.Backend, error) {
 	b, err := s.Store.Open(ctx, name, o, elsewhere{n})
 	return &brokenQueue{b, s}, err
 }
@@ -312,19 +328,24 @@ func TestShow(t *testing.T) {
 func TestV1(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := fairq.New(userOf, &fairq.Options[string, work]{
-			Capacity: 5, TrackWait: true, CountKeys: 10, Cost: func(w work) int64 { return w.cost }, Quantum: 10,
+			Capacity: 5, TrackWait: true, CountKeys: 10,
+			Cost: func(w work) int64 { return w.cost }, Quantum: 10,
 		})
-		tasks, err := task.Open[string](t.Context(), new(memory.Store), "mails", &task.Options[string]{CountKeys: 10})
+		tasks, err := task.Open[string](t.Context(), new(memory.Store), "mails",
+			&task.Options[string]{CountKeys: 10})
 		require.NoError(t, err)
 		limiter := admit.New(1, &admit.Options[string]{})
 		mails := monitor.TaskQueue("mails", tasks, func(mail string) string { return mail })
-		m := monitor.New(&monitor.Options{Actions: everything}, monitor.FairQueue("jobs", q, func(w work) string { return fmt.Sprint(w) }), mails,
-			monitor.Pool("workers", &fixed{pool.Stats{Min: 1, Max: 2, Running: 1, Started: 3}}, mails), monitor.Limiter("api", limiter))
+		m := monitor.New(&monitor.Options{Actions: everything},
+			monitor.FairQueue("jobs", q, func(w work) string { return fmt.Sprint(w) }), mails,
+			monitor.Pool("workers", &fixed{pool.Stats{Min: 1, Max: 2, Running: 1, Started: 3}}, mails),
+			monitor.Limiter("api", limiter))
 		get(t, m, "/v1/queues")
 		for i := range 7 {
 			_ = q.Push(work{fmt.Sprint("user ", i%2), int64(i)})
 			_, err := tasks.Put(t.Context(), fmt.Sprint("user ", i%2), "a mail", task.PutOptions{
-				Kind: "news", UniqueKey: fmt.Sprint("mail ", i), Group: []string{"", "g"}[i/6], Metadata: map[string]string{"trace": "1"}, TTL: time.Hour, MaxAttempts: 3,
+				Kind: "news", UniqueKey: fmt.Sprint("mail ", i), Group: []string{"", "g"}[i/6],
+				Metadata: map[string]string{"trace": "1"}, TTL: time.Hour, MaxAttempts: 3,
 			})
 			require.NoError(t, err)
 		}
@@ -335,13 +356,15 @@ func TestV1(t *testing.T) {
 		for range 2 {
 			taken, err := tasks.Take(t.Context())
 			require.NoError(t, err)
-			require.NoError(t, taken.Bury(t.Context(), &task.Error{Code: 5, Message: fmt.Sprint("no mailbox ", taken.ID)}))
+			require.NoError(t,
+				taken.Bury(t.Context(), &task.Error{Code: 5, Message: fmt.Sprint("no mailbox ", taken.ID)}))
 		}
 		require.NoError(t, tasks.PauseKey(t.Context(), "user 0"))
 		time.Sleep(time.Second)
 		answers := map[string]any{}
 		for _, path := range []string{
-			"", "/jobs", "/mails", "/workers", "/api", "/jobs/keys", "/mails/keys", "/jobs/snapshot", "/mails/snapshot", "/jobs/history", "/mails/history",
+			"", "/jobs", "/mails", "/workers", "/api", "/jobs/keys", "/mails/keys", "/jobs/snapshot",
+			"/mails/snapshot", "/jobs/history", "/mails/history",
 			"/mails/failures", "/mails/buried", "/mails/tasks/1", "/jobs/search?key=user+1", "/nothing",
 		} {
 			_, answers["/v1/queues"+path] = get(t, m, "/v1/queues"+path)
@@ -363,18 +386,27 @@ func TestV1(t *testing.T) {
 func TestProxies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		m := monitor.New(&monitor.Options{Actions: everything, TrustedOrigins: []string{"http://ops.example.com"}}, monitor.Pool("workers", new(counted), nil))
+		m := monitor.New(&monitor.Options{
+			Actions: everything, TrustedOrigins: []string{"http://ops.example.com"},
+		}, monitor.Pool("workers", new(counted), nil))
 		v := watch(ctx, m)
 		synctest.Wait()
 		require.Equal(t, "no", v.Header().Get("X-Accel-Buffering"))
 		cancel()
 	})
-	m := monitor.New(&monitor.Options{Actions: everything, TrustedOrigins: []string{"http://ops.example.com"}}, monitor.Pool("workers", new(counted), nil))
-	for origin, want := range map[string]int{"http://ops.example.com": http.StatusOK, "http://evil.example.com": http.StatusForbidden} {
-		r := httptest.NewRequest(http.MethodPost, "http://127.0.0.1:8080/v1/queues/workers/actions/pause", nil)
+	m := monitor.New(&monitor.Options{
+		Actions: everything, TrustedOrigins: []string{"http://ops.example.com"},
+	}, monitor.Pool("workers", new(counted), nil))
+	for origin, want := range map[string]int{
+		"http://ops.example.com": http.StatusOK, "http://evil.example.com": http.StatusForbidden,
+	} {
+		r := httptest.NewRequest(http.MethodPost,
+			"http://127.0.0.1:8080/v1/queues/workers/actions/pause", nil)
 		r.Header.Set("Origin", origin)
 		status, _ := send(t, m, r)
 		require.Equal(t, want, status, origin)
 	}
-	require.Panics(t, func() { monitor.New(&monitor.Options{TrustedOrigins: []string{"ops.example.com"}}) })
+	require.Panics(t, func() {
+		monitor.New(&monitor.Options{TrustedOrigins: []string{"ops.example.com"}})
+	})
 }

@@ -331,14 +331,17 @@ func keysOf(_ *Source, l *sample, r *http.Request) (any, error) {
 func upcomingOf(_ *Source, l *sample, r *http.Request) (any, error) {
 	n, err := limit(r, maxUpcoming)
 	return map[string]any{
-		"name": l.Name, "at": l.At, "upcoming": first(l.Upcoming, n), "more": l.More || n < len(l.Upcoming), "new_key_waits": l.Newcomer,
+		"name": l.Name, "at": l.At, "upcoming": first(l.Upcoming, n),
+		"more": l.More || n < len(l.Upcoming), "new_key_waits": l.Newcomer,
 	}, err
 }
 
 func historyOf(s *Source, l *sample, _ *http.Request) (any, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return map[string]any{"name": l.Name, "at": l.At, "points": first(slices.Clone(s.past.points), maxPoints)}, nil
+	return map[string]any{
+		"name": l.Name, "at": l.At, "points": first(slices.Clone(s.past.points), maxPoints),
+	}, nil
 }
 
 // events sends all that is known of a source, and again whenever there is news.

@@ -73,7 +73,8 @@ func TestFairQueue(t *testing.T) {
 			q.Pop()
 		}
 		time.Sleep(time.Second)
-		m := monitor.New(nil, monitor.FairQueue("jobs", q, func(w work) string { return fmt.Sprint("cost ", w.cost) }))
+		m := monitor.New(nil,
+			monitor.FairQueue("jobs", q, func(w work) string { return fmt.Sprint("cost ", w.cost) }))
 
 		status, answer := get(t, m, "/v1/queues/jobs")
 		require.Equal(t, http.StatusOK, status)
@@ -139,18 +140,23 @@ func TestSearch(t *testing.T) {
 		}
 		require.NoError(t, q.Push(work{"user 7", 1}))
 		require.Equal(t, map[string]any{"key": "user 7", "position": 7.0, "len": 2.0}, search("user 7"))
-		require.Equal(t, map[string]any{"key": "user 17", "position": 17.0, "len": 1.0}, search("r 17"), "the first that contains it")
-		require.Equal(t, map[string]any{"key": "user 1400", "position": nil, "len": 1.0, "more_than": 1000.0}, search("user 1400"))
+		require.Equal(t, map[string]any{"key": "user 17", "position": 17.0, "len": 1.0}, search("r 17"),
+			"the first that contains it")
+		require.Equal(t,
+			map[string]any{"key": "user 1400", "position": nil, "len": 1.0, "more_than": 1000.0},
+			search("user 1400"))
 		require.Equal(t, map[string]any{"key": "nobody", "position": nil, "len": 0.0}, search("nobody"))
 	})
 }
 
 func TestTaskQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q, err := task.Open[string](t.Context(), new(memory.Store), "mails", &task.Options[string]{CountKeys: 10})
+		q, err := task.Open[string](t.Context(), new(memory.Store), "mails",
+			&task.Options[string]{CountKeys: 10})
 		require.NoError(t, err)
 		for i := range 20 {
-			_, err := q.Put(t.Context(), fmt.Sprint("user ", i%3), fmt.Sprint("mail ", i), task.PutOptions{})
+			_, err := q.Put(t.Context(), fmt.Sprint("user ", i%3),
+				fmt.Sprint("mail ", i), task.PutOptions{})
 			require.NoError(t, err)
 		}
 		for range 3 {
@@ -172,14 +178,16 @@ func TestTaskQueue(t *testing.T) {
 		for i, row := range answer["upcoming"].([]any) {
 			taken, err := q.Take(t.Context())
 			require.NoError(t, err)
-			require.Equal(t, map[string]any{"key": taken.Key, "id": fmt.Sprint(taken.ID), "round": float64(1 + i/3)}, row)
+			require.Equal(t,
+				map[string]any{"key": taken.Key, "id": fmt.Sprint(taken.ID), "round": float64(1 + i/3)}, row)
 		}
 
 		_, answer = get(t, m, "/v1/queues/mails/keys")
 		require.Len(t, answer["keys"], 3)
 
 		_, answer = get(t, m, "/v1/queues/mails/search?key=user+2")
-		require.Equal(t, map[string]any{"key": "user 2", "position": 2.0}, answer, "after those of user 0 and 1, in the old look")
+		require.Equal(t, map[string]any{"key": "user 2", "position": 2.0}, answer,
+			"after those of user 0 and 1, in the old look")
 		require.NoError(t, q.Close(t.Context()))
 
 		time.Sleep(time.Second)
@@ -201,7 +209,8 @@ func TestLongestBacklog(t *testing.T) {
 		for range 50 {
 			require.NoError(t, q.Push(work{"mallory", 1}))
 		}
-		_, answer := get(t, monitor.New(nil, monitor.FairQueue("jobs", q, nil)), "/v1/queues/jobs/keys?limit=3")
+		_, answer := get(t, monitor.New(nil, monitor.FairQueue("jobs", q, nil)),
+			"/v1/queues/jobs/keys?limit=3")
 		var keys []any
 		for _, row := range answer["keys"].([]any) {
 			keys = append(keys, row.(map[string]any)["key"])
@@ -243,18 +252,23 @@ func TestPool(t *testing.T) {
 func TestPoolWithQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan struct{})
-		p := pool.Func(func(context.Context, *task.Task[int]) error { <-gate; return nil }, &pool.Options[int]{
-			Queue: task.Options[int]{CountKeys: 10, Weight: func(key string) int { return len(key) }}, Workers: 1,
+		handler := func(context.Context, *task.Task[int]) error { <-gate; return nil }
+		p := pool.Func(handler, &pool.Options[int]{
+			Queue:   task.Options[int]{CountKeys: 10, Weight: func(key string) int { return len(key) }},
+			Workers: 1,
 		})
 		items := fairq.New(userOf, &fairq.Options[string, work]{CountKeys: 10})
-		w := pool.NewWorkers(items, func(context.Context, work) error { <-gate; return nil }, &pool.Options[work]{Workers: 1})
+		w := pool.NewWorkers(items, func(context.Context, work) error { <-gate; return nil },
+			&pool.Options[work]{Workers: 1})
 		for i, key := range []string{"a", "b", "b", "ccc", "b", "a"} {
 			require.NoError(t, p.Submit(t.Context(), key, i))
 			require.NoError(t, items.Push(work{key, 1}))
 			synctest.Wait()
 		}
-		waiting, jobs := monitor.TaskQueue("waiting", p.Queue(""), nil), monitor.FairQueue("jobs", items, nil)
-		m := monitor.New(nil, waiting, jobs, monitor.Pool("of tasks", p, waiting), monitor.Pool("of items", w, jobs))
+		waiting, jobs := monitor.TaskQueue("waiting", p.Queue(""), nil),
+			monitor.FairQueue("jobs", items, nil)
+		m := monitor.New(nil, waiting, jobs, monitor.Pool("of tasks", p, waiting),
+			monitor.Pool("of items", w, jobs))
 		for source, queue := range map[string]string{"of%20tasks": "waiting", "of%20items": "jobs"} {
 			_, answer := get(t, m, "/v1/queues/"+source)
 			require.Equal(t, queue, answer["queue"])
@@ -349,7 +363,8 @@ type viewer struct {
 
 func watch(ctx context.Context, h http.Handler) *viewer {
 	v := &viewer{header: http.Header{}}
-	go h.ServeHTTP(v, httptest.NewRequestWithContext(ctx, http.MethodGet, "/v1/queues/workers/events", nil))
+	go h.ServeHTTP(v,
+		httptest.NewRequestWithContext(ctx, http.MethodGet, "/v1/queues/workers/events", nil))
 	return v
 }
 
@@ -438,7 +453,8 @@ func TestViewersAreLimited(t *testing.T) {
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		status, answer := send(t, m, httptest.NewRequestWithContext(ctx, http.MethodGet, "/v1/queues/workers/events", nil))
+		status, answer := send(t, m,
+			httptest.NewRequestWithContext(ctx, http.MethodGet, "/v1/queues/workers/events", nil))
 		require.Equal(t, http.StatusServiceUnavailable, status)
 		require.Equal(t, map[string]any{"error": "100 pages are open, which is the limit"}, answer)
 	})
@@ -455,11 +471,15 @@ func TestVar(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	for _, name := range []string{"", ".", "..", " a", "a\x00", "a\xff", `"a`, strings.Repeat("a", 101)} {
+	for _, name := range []string{
+		"", ".", "..", " a", "a\x00", "a\xff", `"a`, strings.Repeat("a", 101),
+	} {
 		require.Panics(t, func() { monitor.Pool(name, new(counted), nil) }, "%q", name)
 	}
 	a := monitor.Pool("größe 1%?#&", new(counted), nil)
-	require.PanicsWithValue(t, `monitor: two sources have the name "größe 1%?#&"`, func() { monitor.New(nil, a, a) })
+	require.PanicsWithValue(t, `monitor: two sources have the name "größe 1%?#&"`, func() {
+		monitor.New(nil, a, a)
+	})
 	m := http.StripPrefix("/debug/fairq", monitor.New(nil, a))
 	status, answer := get(t, m, "/debug/fairq/v1/queues/"+url.PathEscape("größe 1%?#&"))
 	require.Equal(t, http.StatusOK, status)
@@ -472,16 +492,21 @@ func TestSlashes(t *testing.T) {
 	for _, name := range []string{"mail", "mail/send", "mail/keys", "a%2Fb"} {
 		sources = append(sources, monitor.Pool(name, new(counted), nil))
 	}
-	m := http.StripPrefix("/debug/fairq", monitor.New(&monitor.Options{Actions: everything, Logger: slog.New(slog.DiscardHandler)}, sources...))
+	m := http.StripPrefix("/debug/fairq",
+		monitor.New(&monitor.Options{Actions: everything, Logger: slog.New(slog.DiscardHandler)},
+			sources...))
 	for path, name := range map[string]string{
-		"mail": "mail", "mail/history": "mail", "mail%2Fsend/keys": "mail/send", "mail/send/keys": "mail/send", "mail/send": "mail/send",
-		"mail%2Fkeys": "mail/keys", "mail/keys/keys": "mail/keys", "mail/keys": "mail", "a%252Fb": "a%2Fb", "a%252Fb/keys": "a%2Fb",
+		"mail": "mail", "mail/history": "mail", "mail%2Fsend/keys": "mail/send",
+		"mail/send/keys": "mail/send", "mail/send": "mail/send",
+		"mail%2Fkeys": "mail/keys", "mail/keys/keys": "mail/keys", "mail/keys": "mail",
+		"a%252Fb": "a%2Fb", "a%252Fb/keys": "a%2Fb",
 	} {
 		status, answer := get(t, m, "/debug/fairq/v1/queues/"+path)
 		require.Equal(t, http.StatusOK, status, path)
 		require.Equal(t, name, answer["name"], path)
 	}
-	status, _ := send(t, m, httptest.NewRequest(http.MethodPost, "/debug/fairq/v1/queues/mail/send/actions/pause", nil))
+	status, _ := send(t, m,
+		httptest.NewRequest(http.MethodPost, "/debug/fairq/v1/queues/mail/send/actions/pause", nil))
 	require.Equal(t, http.StatusOK, status)
 }
 
@@ -490,18 +515,21 @@ func TestBadRequests(t *testing.T) {
 	m := monitor.New(nil, monitor.FairQueue("jobs", q, nil))
 	long := strings.Repeat("a", 1025)
 	for path, want := range map[string]string{
-		"/v1/queues/jobs/keys?limit=0":                     "limit is 0; it must be a whole number from 1 to 100",
-		"/v1/queues/jobs/keys?limit=101":                   "limit is 101; it must be a whole number from 1 to 100",
-		"/v1/queues/jobs/snapshot?limit=1001":              "limit is 1001; it must be a whole number from 1 to 1000",
-		"/v1/queues/jobs/snapshot?limit=x%00":              `limit is "x\x00"; it must be a whole number from 1 to 1000`,
-		"/v1/queues/jobs/keys?by=size":                     "by is size; it must be backlog, oldest, served, refused or paused",
-		"/v1/queues/jobs/failures?by=size":                 "by is size; it must be reason, key, kind or all",
-		"/v1/queues/jobs/tasks/x":                          "id is x; it must be that of a task, a whole number from 1",
-		"/v1/queues/jobs/buried?after=0":                   "id is 0; it must be that of a task, a whole number from 1",
-		"/v1/queues/jobs/buried?limit=-1":                  "limit is -1; it must be a whole number from 1 to 100",
-		"/v1/queues/jobs/buried?limit=9999999999999999999": "limit is 9999999999999999999; it must be a whole number from 1 to 100",
-		"/v1/queues/jobs/search":                           "key has 0 bytes; the limits are 1 and 1024",
-		"/v1/queues/jobs/search?key=" + long:               "key has 1025 bytes; the limits are 1 and 1024",
+		"/v1/queues/jobs/keys?limit=0":        "limit is 0; it must be a whole number from 1 to 100",
+		"/v1/queues/jobs/keys?limit=101":      "limit is 101; it must be a whole number from 1 to 100",
+		"/v1/queues/jobs/snapshot?limit=1001": "limit is 1001; it must be a whole number from 1 to 1000",
+		"/v1/queues/jobs/snapshot?limit=x%00": `limit is "x\x00"; it must be a ` +
+			`whole number from 1 to 1000`,
+		"/v1/queues/jobs/keys?by=size": "by is size; it must be backlog, oldest, " +
+			"served, refused or paused",
+		"/v1/queues/jobs/failures?by=size": "by is size; it must be reason, key, kind or all",
+		"/v1/queues/jobs/tasks/x":          "id is x; it must be that of a task, a whole number from 1",
+		"/v1/queues/jobs/buried?after=0":   "id is 0; it must be that of a task, a whole number from 1",
+		"/v1/queues/jobs/buried?limit=-1":  "limit is -1; it must be a whole number from 1 to 100",
+		"/v1/queues/jobs/buried?limit=9999999999999999999": "limit is 9999999999999999999; it must be " +
+			"a whole number from 1 to 100",
+		"/v1/queues/jobs/search":             "key has 0 bytes; the limits are 1 and 1024",
+		"/v1/queues/jobs/search?key=" + long: "key has 1025 bytes; the limits are 1 and 1024",
 	} {
 		status, answer := get(t, m, path)
 		require.Equal(t, http.StatusBadRequest, status, path)
@@ -520,7 +548,9 @@ func TestBadRequests(t *testing.T) {
 		require.Equal(t, http.StatusNotFound, status, path)
 		require.Equal(t, map[string]any{"error": want}, answer, path)
 	}
-	for _, path := range []string{"/", "/page.js", "/v1/queues", "/v1/queues/jobs", "/v1/queues/jobs/events"} {
+	for _, path := range []string{
+		"/", "/page.js", "/v1/queues", "/v1/queues/jobs", "/v1/queues/jobs/events",
+	} {
 		status, answer := send(t, m, httptest.NewRequest(http.MethodPost, path, nil))
 		require.Equal(t, http.StatusMethodNotAllowed, status, path)
 		require.Equal(t, map[string]any{"error": "the method is POST; it must be GET"}, answer, path)
@@ -532,7 +562,9 @@ func TestFieldsAreDocumented(t *testing.T) {
 	docs, err := os.ReadFile("../docs/operating.md")
 	require.NoError(t, err)
 	fields := append(monitor.Fields(), "queues", "actions")
-	require.Subset(t, fields, []string{"name", "p99_ns", "share", "served", "age_ns", "reason", "more", "more_than", "metadata"})
+	require.Subset(t, fields, []string{
+		"name", "p99_ns", "share", "served", "age_ns", "reason", "more", "more_than", "metadata",
+	})
 	for _, field := range fields {
 		require.Contains(t, string(docs), "`"+field+"`")
 	}
@@ -541,14 +573,16 @@ func TestFieldsAreDocumented(t *testing.T) {
 func TestPage(t *testing.T) {
 	m := monitor.New(nil)
 	for path, kind := range map[string]string{
-		"/": "text/html; charset=utf-8", "/style.css": "text/css; charset=utf-8", "/page.js": "text/javascript; charset=utf-8",
+		"/": "text/html; charset=utf-8", "/style.css": "text/css; charset=utf-8",
+		"/page.js": "text/javascript; charset=utf-8",
 	} {
 		w := httptest.NewRecorder()
 		m.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
 		require.Equal(t, http.StatusOK, w.Code)
 		require.Equal(t, kind, w.Header().Get("Content-Type"))
 		require.Contains(t, w.Header().Get("Content-Security-Policy"), "default-src 'none'")
-		require.NotContains(t, strings.ReplaceAll(w.Body.String(), "http://www.w3.org/2000/svg", ""), "://", "nothing is loaded from elsewhere")
+		require.NotContains(t, strings.ReplaceAll(w.Body.String(), "http://www.w3.org/2000/svg", ""),
+			"://", "nothing is loaded from elsewhere")
 		require.NotContains(t, w.Body.String(), "innerHTML")
 	}
 	_, answer := get(t, m, "/v1/queues")

@@ -36,12 +36,13 @@ type Source struct {
 	of   viewed
 	turn chan struct{} // has room for one: its sender may read failures
 
-	mu       sync.Mutex
-	looking  chan struct{} // is closed when the look that is going on has ended; nil if none is
-	began    time.Time     // the last look
-	next     time.Time     // when there can be another one
-	away     time.Time     // when the first look began that has failed since one has not; zero if none has
-	last     *sample       // of the last look that has ended; nil if none has
+	mu      sync.Mutex
+	looking chan struct{} // is closed when the look that is going on has ended; nil if none is
+	began   time.Time     // the last look
+	next    time.Time     // when there can be another one
+	// the begin of the first of the failed looks since the last good one; zero if there is none
+	away     time.Time
+	last     *sample // of the last look that has ended; nil if none has
 	past     past
 	failures atomic.Pointer[failures] // that were found last
 }
@@ -77,7 +78,9 @@ func (s *Source) Stats(ctx context.Context) (any, error) { return s.of.stats(ctx
 // KeyStats returns n keys as [fairq.FairQueue.KeyStats], [task.Queue.KeyStats] or
 // [admit.Limiter.KeyStats] does, each as the text that the package documentation describes. Of a
 // pool there are none: its queue has them. Of a limiter the Backlog is the calls that wait.
-func (s *Source) KeyStats(ctx context.Context, n int, by fairq.KeyOrder) ([]fairq.KeyStat[string], error) {
+func (s *Source) KeyStats(
+	ctx context.Context, n int, by fairq.KeyOrder,
+) ([]fairq.KeyStat[string], error) {
 	return s.of.keyStats(ctx, n, by)
 }
 
@@ -136,8 +139,9 @@ const (
 
 // upcomingRow is an item that leaves soon. Of an item of a FairQueue there is no ID.
 type upcomingRow struct {
-	Key   string        `json:"key"`
-	Round int           `json:"round"`          // 0 is the current one; tasks of each priority have their own
+	Key string `json:"key"`
+	// 0 is the current one; tasks of each priority have their own
+	Round int           `json:"round"`
 	Cost  uint64        `json:"cost,omitempty"` // 1 if there is none
 	Age   time.Duration `json:"age_ns,omitempty"`
 	ID    uint64        `json:"id,omitempty,string"`
@@ -213,7 +217,9 @@ func (s *Source) look() {
 		if s.away.IsZero() {
 			s.away = at
 		}
-		l = sample{summary: summary{Name: s.name, Kind: s.kind, At: at, State: isAway, Error: shown(err.Error())}}
+		l = sample{
+			summary: summary{Name: s.name, Kind: s.kind, At: at, State: isAway, Error: shown(err.Error())},
+		}
 		l.Alerts, s.next = []string{noAnswer(time.Since(s.away), l.Error)}, time.Now().Add(interval)
 	}
 	l.event = event(l)
@@ -254,7 +260,8 @@ func (s *Source) summary() summary {
 	if since.IsZero() {
 		since = s.began
 	}
-	if waits := s.looking != nil && now.Sub(s.began) > interval; waits || s.last == nil || l.Error != "" {
+	if waits := s.looking != nil && now.Sub(s.began) > interval; waits || s.last == nil ||
+		l.Error != "" {
 		l.State, l.Alerts = isAway, []string{noAnswer(now.Sub(since), l.Error)}
 	}
 	return l
@@ -297,7 +304,8 @@ func (v variable) String() string {
 // whole is the response about a source.
 type whole struct {
 	summary
-	Bounds []time.Duration `json:"bounds_ns"` // of the buckets of a histogram in the Stats; the last has none
+	// of the buckets of a histogram in the Stats; the last has none
+	Bounds []time.Duration `json:"bounds_ns"`
 }
 
 func (l *sample) whole() whole {

@@ -20,7 +20,9 @@ import (
 // item: a Monitor calls it once a second for up to 100 items, without a lock held; nil means no
 // text. The name must print and have 100 bytes at most, and it must not be empty, "." or "..",
 // or FairQueue panics.
-func FairQueue[K comparable, V any](name string, q *fairq.FairQueue[K, V], describe func(V) string) *Source {
+func FairQueue[K comparable, V any](
+	name string, q *fairq.FairQueue[K, V], describe func(V) string,
+) *Source {
 	return newSource(name, "queue", &fairQueue[K, V]{q, describe})
 }
 
@@ -52,10 +54,13 @@ func (q *fairQueue[K, V]) look(context.Context) (s sample, err error) {
 
 func (q *fairQueue[K, V]) stats(context.Context) (any, error) { return q.Stats(), nil }
 
-func (q *fairQueue[K, V]) keyStats(_ context.Context, n int, by fairq.KeyOrder) (all []fairq.KeyStat[string], err error) {
+func (q *fairQueue[K, V]) keyStats(
+	_ context.Context, n int, by fairq.KeyOrder,
+) (all []fairq.KeyStat[string], err error) {
 	for _, k := range q.KeyStats(n, by) {
 		all = append(all, fairq.KeyStat[string]{
-			Key: keyText(any(k.Key)), Backlog: k.Backlog, Rounds: k.Rounds, Weight: k.Weight, Cost: k.Cost, OldestAge: k.OldestAge, Wait: k.Wait,
+			Key: keyText(any(k.Key)), Backlog: k.Backlog, Rounds: k.Rounds, Weight: k.Weight, Cost: k.Cost,
+			OldestAge: k.OldestAge, Wait: k.Wait,
 			Total: k.Total, Recent: k.Recent, Missed: k.Missed,
 		})
 	}
@@ -72,7 +77,9 @@ func (q *fairQueue[K, V]) keyLen(text string, last *sample) (n int, known bool) 
 
 func (q *fairQueue[K, V]) actions() []string { return []string{dropKey} }
 
-func (q *fairQueue[K, V]) do(_ context.Context, a Action, last *sample) (n int, more bool, err error) {
+func (q *fairQueue[K, V]) do(
+	_ context.Context, a Action, last *sample,
+) (n int, more bool, err error) {
 	key, ok := resolve[K](a.Key, last)
 	if !ok {
 		return 0, false, errNoKey
@@ -126,7 +133,9 @@ func (q *taskQueue[V]) count(ctx context.Context, now time.Time, tasks int) erro
 	}
 	some := func() []fairq.KeyStat[string] { return slices.Clone(first(all, maxKeys)) }
 	q.counted[0] = some()
-	slices.SortStableFunc(all, func(a, b fairq.KeyStat[string]) int { return cmp.Compare(b.Backlog, a.Backlog) })
+	slices.SortStableFunc(all, func(a, b fairq.KeyStat[string]) int {
+		return cmp.Compare(b.Backlog, a.Backlog)
+	})
 	q.counted[1] = some()
 	for i := range all {
 		if all[i].Paused && len(q.counted[1]) < 2*maxKeys {
@@ -140,7 +149,9 @@ var errSlow = errors.New("it takes too long")
 
 // keyStatsOf returns the first n keys by age, and all paused ones. It returns errSlow if a
 // database has too many tasks, or takes too long.
-func (q *taskQueue[V]) keyStatsOf(ctx context.Context, tasks, n int) ([]fairq.KeyStat[string], error) {
+func (q *taskQueue[V]) keyStatsOf(
+	ctx context.Context, tasks, n int,
+) ([]fairq.KeyStat[string], error) {
 	if q.InMemory() {
 		return q.KeyStats(ctx, n, fairq.ByOldest)
 	}
@@ -185,7 +196,10 @@ func (q *taskQueue[V]) look(ctx context.Context) (s sample, err error) {
 	keys := newKeyRows(orders...)
 	for i := range upcoming {
 		u := &upcoming[i]
-		up := upcomingRow{Key: keys.text(u.Key), Round: u.Round, Age: max(0, now.Sub(u.ReadyAt)), ID: uint64(u.ID), Priority: u.Priority}
+		up := upcomingRow{
+			Key: keys.text(u.Key), Round: u.Round, Age: max(0, now.Sub(u.ReadyAt)), ID: uint64(u.ID),
+			Priority: u.Priority,
+		}
 		if u.Cost != 1 {
 			up.Cost = uint64(u.Cost)
 		}
@@ -213,7 +227,9 @@ func (q *taskQueue[V]) look(ctx context.Context) (s sample, err error) {
 
 func (q *taskQueue[V]) stats(ctx context.Context) (any, error) { return q.Stats(ctx) }
 
-func (q *taskQueue[V]) keyStats(ctx context.Context, n int, by fairq.KeyOrder) ([]fairq.KeyStat[string], error) {
+func (q *taskQueue[V]) keyStats(
+	ctx context.Context, n int, by fairq.KeyOrder,
+) ([]fairq.KeyStat[string], error) {
 	all, err := q.KeyStats(ctx, n, by)
 	for i := range all {
 		all[i].Key = keyText(all[i].Key)
@@ -249,7 +265,8 @@ func (w workers) look(ctx context.Context) (s sample, err error) {
 		if err != nil {
 			return s, err
 		}
-		s.Queue, s.Keys, s.Upcoming, s.More, s.Newcomer = w.queue.name, l.Keys, l.Upcoming, l.More, l.Newcomer
+		s.Queue, s.Keys, s.Upcoming, s.More, s.Newcomer = w.queue.name, l.Keys,
+			l.Upcoming, l.More, l.Newcomer
 		s.Backlog, s.Oldest, s.KeysAt = l.Backlog, l.Oldest, l.KeysAt
 		if l.Minute != nil {
 			s.waits = l.Minute.Wait
@@ -273,7 +290,9 @@ func (w workers) failures(ctx context.Context) (*failures, error) {
 	return found, nil
 }
 
-func (w workers) buried(ctx context.Context, which buriedOnes, last *sample, n int) (*buriedPage, error) {
+func (w workers) buried(
+	ctx context.Context, which buriedOnes, last *sample, n int,
+) (*buriedPage, error) {
 	return w.tasks().buried(ctx, which, last, n)
 }
 
@@ -334,11 +353,14 @@ func (l limiter[K]) look(ctx context.Context) (s sample, err error) {
 
 func (l limiter[K]) stats(context.Context) (any, error) { return l.Stats(), nil }
 
-func (l limiter[K]) keyStats(_ context.Context, n int, by fairq.KeyOrder) (all []fairq.KeyStat[string], err error) {
+func (l limiter[K]) keyStats(
+	_ context.Context, n int, by fairq.KeyOrder,
+) (all []fairq.KeyStat[string], err error) {
 	for _, k := range l.KeyStats(n, by) {
 		counts := fairq.Counts{Served: k.Admitted, Refused: k.Refused, Cost: uint64(k.Used)}
 		all = append(all, fairq.KeyStat[string]{
-			Key: keyText(any(k.Key)), Backlog: k.Waiting, Taken: k.Held, Weight: k.Weight, OldestAge: k.OldestWait, Total: counts, Recent: counts,
+			Key: keyText(any(k.Key)), Backlog: k.Waiting, Taken: k.Held, Weight: k.Weight,
+			OldestAge: k.OldestWait, Total: counts, Recent: counts,
 		})
 	}
 	return all, nil

@@ -49,7 +49,8 @@ type chore struct {
 }
 
 func (c *chore) String() string {
-	return fmt.Sprintf("chore %d of key %q in %q, task %d: %+v, plan %v, taken %d, last %v with attempts %d, error %v, %d letters, refusals %v, left %d",
+	return fmt.Sprintf("chore %d of key %q in %q, task %d: %+v, plan %v, taken %d, last %v with "+
+		"attempts %d, error %v, %d letters, refusals %v, left %d",
 		c.id, c.key, c.class.name, c.task, c.put, c.plan, c.taken, c.last, c.attempts, c.err,
 		len(c.letters), c.refusals, c.left)
 }

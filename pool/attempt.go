@@ -148,7 +148,8 @@ func costOf(ran, unit time.Duration) int64 { return int64((ran + unit - 1) / uni
 
 // lastAttemptLost returns the error of a task whose last attempt has ended without a result.
 func (a *attempt[V]) lastAttemptLost() error {
-	err := fmt.Errorf("pool: not done after %d attempts, of which the last one has ended without a result", a.task.Attempts)
+	err := fmt.Errorf("pool: not done after %d attempts, of which the last one has "+
+		"ended without a result", a.task.Attempts)
 	if last := a.task.Info().Err; last != nil {
 		err = fmt.Errorf("%w; the last error: %w", err, last)
 	}

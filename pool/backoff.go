@@ -136,7 +136,8 @@ func (b Backoff) validate(name string) error {
 	case b.Jitter > Decorrelated:
 		return invalid("%s.Jitter is %d; it must be %d to %d", name, b.Jitter, NoJitter, Decorrelated)
 	case b.Func != nil && (b.Base != 0 || b.Jitter == Decorrelated):
-		return invalid("%s.Func is set; with it only Max and Jitter may be, and Jitter must not be decorrelated", name)
+		return invalid("%s.Func is set; with it only Max and Jitter may be, and Jitter "+
+			"must not be decorrelated", name)
 	}
 	return nil
 }

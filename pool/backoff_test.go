@@ -224,13 +224,17 @@ func TestBackoffValidate(t *testing.T) {
 		require.NoError(t, b.validate("B"), "%+v", b)
 	}
 	for want, b := range map[string]Backoff{
-		"B.Base is -1ns; it must be 0 to 876000h0m0s":                                            {Base: -1},
-		"B.Base is 876000h0m0.000000001s; it must be 0 to 876000h0m0s":                           {Base: task.MaxDuration + 1},
-		"B.Max is -1s; it must be 0 to 876000h0m0s":                                              {Max: -time.Second},
-		"B.Max is 876000h0m0.000000001s; it must be 0 to 876000h0m0s":                            {Max: task.MaxDuration + 1},
-		"B.Max is 1s; it must be 0 or at least Base, which is 2s":                                {Base: 2 * time.Second, Max: time.Second},
-		"B.Jitter is 4; it must be 0 to 3":                                                       {Jitter: Decorrelated + 1},
-		"B.Func is set; with it only Max and Jitter may be, and Jitter must not be decorrelated": {Func: minutes, Base: 1},
+		"B.Base is -1ns; it must be 0 to 876000h0m0s":                  {Base: -1},
+		"B.Base is 876000h0m0.000000001s; it must be 0 to 876000h0m0s": {Base: task.MaxDuration + 1},
+		"B.Max is -1s; it must be 0 to 876000h0m0s":                    {Max: -time.Second},
+		"B.Max is 876000h0m0.000000001s; it must be 0 to 876000h0m0s":  {Max: task.MaxDuration + 1},
+		"B.Max is 1s; it must be 0 or at least Base, which is 2s": {
+			Base: 2 * time.Second, Max: time.Second,
+		},
+		"B.Jitter is 4; it must be 0 to 3": {Jitter: Decorrelated + 1},
+		"B.Func is set; with it only Max and Jitter may be, and Jitter must not be decorrelated": {
+			Func: minutes, Base: 1,
+		},
 	} {
 		err := b.validate("B")
 		require.ErrorIs(t, err, ErrInvalid)

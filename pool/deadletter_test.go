@@ -129,7 +129,10 @@ func TestSinkThatFails(t *testing.T) {
 		"panic in the sink: sink is full": func(context.Context, *pool.DeadLetter[int]) error {
 			panic(errSink)
 		},
-		"pool: sink called runtime.Goexit": func(context.Context, *pool.DeadLetter[int]) error { runtime.Goexit(); return nil },
+		"pool: sink called runtime.Goexit": func(context.Context, *pool.DeadLetter[int]) error {
+			runtime.Goexit()
+			return nil
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, ctx context.Context) {

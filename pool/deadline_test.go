@@ -46,7 +46,9 @@ type timed struct {
 func (j *timed) late(at time.Duration) bool { return j.deadline > 0 && at >= j.deadline }
 
 // outcome returns when its attempts begin, what becomes of it, and when. 0 means that it is done.
-func (j *timed) outcome(maxAttempts int) (starts []time.Duration, reason pool.Reason, at time.Duration) {
+func (j *timed) outcome(
+	maxAttempts int,
+) (starts []time.Duration, reason pool.Reason, at time.Duration) {
 	if j.late(j.delay) {
 		return nil, pool.ReasonDeadline, j.deadline
 	}

@@ -87,7 +87,9 @@ func Parallel[T any](handlers ...Handler[T]) Handler[T] {
 // task like any other: it is buried, until it is kicked, or a dead letter. Put it with a unique
 // key when the program starts, without a TTL or a deadline. The times are as exact as the clocks
 // of the processes: a run that is early by another clock is repeated at its time.
-func Repeat[V any](next func(put, now time.Time) time.Time, handler Handler[*task.Task[V]]) Handler[*task.Task[V]] {
+func Repeat[V any](
+	next func(put, now time.Time) time.Time, handler Handler[*task.Task[V]],
+) Handler[*task.Task[V]] {
 	return func(ctx context.Context, t *task.Task[V]) error {
 		if err := handler(ctx, t); err != nil {
 			return err

@@ -310,5 +310,6 @@ func TestRepeat(t *testing.T) {
 		require.ErrorIs(t, q.Wait(ctx, "hourly"), task.ErrNotFound)
 		require.NoError(t, three.Shutdown(ctx))
 	})
-	require.PanicsWithError(t, "pool: invalid: Every: the duration is 0s; it must be more than 0", func() { pool.Every(0) })
+	require.PanicsWithError(t, "pool: invalid: Every: the duration is 0s; it must be more than 0",
+		func() { pool.Every(0) })
 }

@@ -97,10 +97,13 @@ func TestHooksThatFail(t *testing.T) {
 	) {
 		o := pool.Options[int]{
 			Scale: pool.Scale{Max: 2, IdleTimeout: time.Second}, Observer: brokenObserver(call),
-			Logger:      quiet,
-			DeadLetters: func(context.Context, *pool.DeadLetter[int]) error { call("DeadLetters"); return nil },
-			Policy:      pool.Policy{MaxAttempts: 2},
-			ForTask:     func(_ *task.Task[int], p pool.Policy) pool.Policy { call("ForTask"); return p },
+			Logger: quiet,
+			DeadLetters: func(context.Context, *pool.DeadLetter[int]) error {
+				call("DeadLetters")
+				return nil
+			},
+			Policy:  pool.Policy{MaxAttempts: 2},
+			ForTask: func(_ *task.Task[int], p pool.Policy) pool.Policy { call("ForTask"); return p },
 		}
 		if hook == "Log" {
 			o.Logger = slog.New(map[bool]slog.Handler{false: brokenLog{}, true: exitingLog{}}[exits])

@@ -59,13 +59,23 @@ func TestLimitErrors(t *testing.T) {
 	p := openFunc(t, func(context.Context, *task.Task[int]) error { return nil },
 		pool.Options[int]{Workers: 1})
 	for want, limits := range map[string][]pool.Limit{
-		"Priority is -1; the limits are 0 and 99":                                                    {{Priority: -1}},
-		"Priority is 100; the limits are 0 and 99":                                                   {{Priority: 1, Running: 1}, {Priority: 100}},
-		"Running of priority 1 is -1; the limits are 0 and 1048576":                                  {{Priority: 1, Running: -1}},
-		"Running of priority 1 is 1048577; the limits are 0 and 1048576":                             {{Priority: 1, Running: 1048577}},
-		"priority 1 has two limits, 2 and 3":                                                         {{Priority: 1, Running: 2}, {Priority: 1, Running: 3}},
-		"Running of priority 5 is 4; the limit is 3, that of the more urgent priority 2":             {{Priority: 5, Running: 4}, {Priority: 2, Running: 3}},
-		"Running of priority 9 is 1048576; the limit is 1048575, that of the more urgent priority 0": {{Running: 1048575}, {Priority: 9, Running: 1048576}},
+		"Priority is -1; the limits are 0 and 99": {{Priority: -1}},
+		"Priority is 100; the limits are 0 and 99": {
+			{Priority: 1, Running: 1}, {Priority: 100},
+		},
+		"Running of priority 1 is -1; the limits are 0 and 1048576": {{Priority: 1, Running: -1}},
+		"Running of priority 1 is 1048577; the limits are 0 and 1048576": {
+			{Priority: 1, Running: 1048577},
+		},
+		"priority 1 has two limits, 2 and 3": {
+			{Priority: 1, Running: 2}, {Priority: 1, Running: 3},
+		},
+		"Running of priority 5 is 4; the limit is 3, that of the more urgent priority 2": {
+			{Priority: 5, Running: 4}, {Priority: 2, Running: 3},
+		},
+		"Running of priority 9 is 1048576; the limit is 1048575, that of the more urgent priority 0": {
+			{Running: 1048575}, {Priority: 9, Running: 1048576},
+		},
 	} {
 		err := p.SetLimits(limits)
 		require.ErrorIs(t, err, pool.ErrInvalid)

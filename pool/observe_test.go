@@ -225,7 +225,8 @@ func TestLog(t *testing.T) {
 		require.Equal(t, "pool: a task failed for good task=2 reason=failed attempts=2 error=no",
 			failed[0])
 		require.Contains(t, failed[1],
-			"pool: a task failed for good task=3 key=k reason=failed attempts=2 error=task: panic in the handler: boo stack=goroutine")
+			"pool: a task failed for good task=3 key=k reason=failed attempts=2 error=task: panic in the "+
+				"handler: boo stack=goroutine")
 		require.Equal(t, 1, strings.Count(failed[1], "panicHere("), "the stack stands once")
 		require.Contains(t, out.lines[slog.LevelDebug],
 			"pool: to be tried again task=2 attempts=1 delay=1s error=no")

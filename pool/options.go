@@ -218,7 +218,8 @@ func (o *Options[V]) complete() (*workerSettings, error) {
 				c.Capacity, fairq.MaxLen)
 		}
 		if c.Queue != nil && c.Capacity != 0 {
-			return nil, invalid("Options.Classes[%d].Capacity is %d; it must be 0 for a Queue that is there already", i, c.Capacity)
+			return nil, invalid("Options.Classes[%d].Capacity is %d; it must be 0 for a "+
+				"Queue that is there already", i, c.Capacity)
 		}
 		capacity := fmt.Sprintf("Options.Classes[%d].Capacity", i)
 		if c.Capacity == 0 {
@@ -229,14 +230,16 @@ func (o *Options[V]) complete() (*workerSettings, error) {
 		}
 		for j := range i {
 			if o.Classes[j].Name == c.Name {
-				return nil, invalid("Options.Classes[%d].Name is %q, and so is that of Options.Classes[%d]; they must differ", i, c.Name, j)
+				return nil, invalid("Options.Classes[%d].Name is %q, and so is that of "+
+					"Options.Classes[%d]; they must differ", i, c.Name, j)
 			}
 		}
 		own = own || c.Queue == nil
 		switch {
 		case c.Queue != nil:
 		case c.Capacity == 0 && o.WhenFull != Block && o.Queue.KeyCapacity == 0:
-			return nil, invalid("Options.Queue.Capacity is 0; with Options.WhenFull %v it must be set, because a queue without limit is never full", o.WhenFull)
+			return nil, invalid("Options.Queue.Capacity is 0; with Options.WhenFull %v it must be set, "+
+				"because a queue without limit is never full", o.WhenFull)
 		case c.Capacity > 0 && o.Queue.KeyCapacity > c.Capacity:
 			return nil, invalid("Options.Queue.KeyCapacity is %d; the limit is %s, %d", o.Queue.KeyCapacity,
 				capacity, c.Capacity)
@@ -256,11 +259,14 @@ func (o *Options[V]) complete() (*workerSettings, error) {
 		return nil, invalid("Options.WhenFull is %d; the limits are Block, %d, and DropNew, %d",
 			o.WhenFull, Block, DropNew)
 	case o.WhenFull == DropNew && o.DeadLetters == nil:
-		return nil, invalid("Options.DeadLetters is nil; with Options.WhenFull %v it must be set, or tasks would be lost in silence", o.WhenFull)
+		return nil, invalid("Options.DeadLetters is nil; with Options.WhenFull %v it must be set, or "+
+			"tasks would be lost in silence", o.WhenFull)
 	case evicts && o.DeadLetters == nil:
-		return nil, invalid("Options.DeadLetters is nil; with Options.Queue.WhenFull %v it must be set, or tasks would be lost in silence", o.Queue.WhenFull)
+		return nil, invalid("Options.DeadLetters is nil; with Options.Queue.WhenFull %v it must be "+
+			"set, or tasks would be lost in silence", o.Queue.WhenFull)
 	case !own && !reflect.ValueOf(o.Queue).IsZero():
-		return nil, invalid("Options.Queue is set; a queue that is not the pool's own has its task.Options already")
+		return nil, invalid("Options.Queue is set; a queue that is not the pool's own has " +
+			"its task.Options already")
 	case o.Queue.OnEvict != nil || o.Queue.OnExpire != nil || o.Queue.AsIs:
 		return nil, invalid("Options.Queue has an OnEvict, OnExpire or AsIs; these are the pool's")
 	case bad != nil:
@@ -268,13 +274,16 @@ func (o *Options[V]) complete() (*workerSettings, error) {
 	case o.CostUnit > 0 &&
 		slices.ContainsFunc(o.Classes,
 			func(c Class[V]) bool { return c.Queue != nil && !c.Queue.TakesCosts() }):
-		return nil, invalid("Options.CostUnit is %v; a queue that is not the pool's own must have a PriorCost for that", o.CostUnit)
+		return nil, invalid("Options.CostUnit is %v; a queue that is not the pool's own must "+
+			"have a PriorCost for that", o.CostUnit)
 	case o.Policy.InOrder &&
 		slices.ContainsFunc(o.Classes,
 			func(c Class[V]) bool { return c.Queue != nil && !c.Queue.KeepsOrder() }):
-		return nil, invalid("Options.Policy.InOrder is true; a queue that is not the pool's own must have a MaxInFlightPerKey of 1 and KeepPlace for that")
+		return nil, invalid("Options.Policy.InOrder is true; a queue that is not the pool's own must " +
+			"have a MaxInFlightPerKey of 1 and KeepPlace for that")
 	case o.Policy.InOrder && o.Queue.MaxInFlightPerKey > 1:
-		return nil, invalid("Options.Queue.MaxInFlightPerKey is %d; it must be 0 or 1, with Options.Policy.InOrder", o.Queue.MaxInFlightPerKey)
+		return nil, invalid("Options.Queue.MaxInFlightPerKey is %d; it must be 0 or 1, with "+
+			"Options.Policy.InOrder", o.Queue.MaxInFlightPerKey)
 	case o.Prefetch > task.MaxBatch:
 		return nil, invalid("Options.Prefetch is %d; the limit is %d", o.Prefetch, task.MaxBatch)
 	case o.Delay < 0 || o.Delay > task.MaxDuration:
@@ -283,9 +292,11 @@ func (o *Options[V]) complete() (*workerSettings, error) {
 		return nil, invalid("Options.DeadlineAfter is %v; the limits are 0 and %v", o.DeadlineAfter,
 			task.MaxDuration)
 	case o.DeadlineAfter > 0 && o.Delay >= o.DeadlineAfter:
-		return nil, invalid("Options.Delay is %v; it must be less than Options.DeadlineAfter, %v, or no task would ever be started", o.Delay, o.DeadlineAfter)
+		return nil, invalid("Options.Delay is %v; it must be less than Options.DeadlineAfter, %v, or "+
+			"no task would ever be started", o.Delay, o.DeadlineAfter)
 	case o.Kinds != nil && len(o.Kinds) == 0:
-		return nil, invalid("Options.Kinds is empty; it must be nil, for all kinds, or name one, or no task would ever be started")
+		return nil, invalid("Options.Kinds is empty; it must be nil, for all kinds, or name one, or " +
+			"no task would ever be started")
 	}
 	return o.completeCommon()
 }
@@ -297,7 +308,8 @@ func (o *Options[V]) completeForItems() (*workerSettings, error) {
 	rest.DeadLetters, rest.AbandonAfter, rest.Observer, rest.Logger, rest.CostUnit = nil, 0,
 		Observer[V]{}, nil, 0
 	if !reflect.ValueOf(rest).IsZero() {
-		return nil, invalid("Options for a FairQueue: only Workers, Scale, Schedule, Policy.Timeout, DeadLetters, AbandonAfter, CostUnit, Observer and Logger may be set")
+		return nil, invalid("Options for a FairQueue: only Workers, Scale, Schedule, Policy.Timeout, " +
+			"DeadLetters, AbandonAfter, CostUnit, Observer and Logger may be set")
 	}
 	return o.completeCommon()
 }
@@ -309,7 +321,8 @@ func (o *Options[V]) completeCommon() (*workerSettings, error) {
 	case o.Workers < 0 || o.Workers > MaxWorkers:
 		return nil, invalid("Options.Workers is %d; the limits are 0 and %d", o.Workers, MaxWorkers)
 	case o.Workers > 0 && (base.Min != 0 || base.Max != 0):
-		return nil, invalid("Options.Workers is %d and Options.Scale has %d to %d workers; one of the two must be 0", o.Workers, base.Min, base.Max)
+		return nil, invalid("Options.Workers is %d and Options.Scale has %d to %d workers; "+
+			"one of the two must be 0", o.Workers, base.Min, base.Max)
 	case o.CostUnit < 0 || o.CostUnit > task.MaxDuration:
 		return nil, invalid("Options.CostUnit is %v; the limits are 0 and %v", o.CostUnit,
 			task.MaxDuration)
@@ -364,7 +377,8 @@ func (s *Scale) complete(name string, idleTimeout time.Duration) error {
 	s.IdleTimeout = cmp.Or(s.IdleTimeout, idleTimeout)
 	switch {
 	case s.Min < 0 || s.Max < s.Min || s.Max > MaxWorkers:
-		return invalid("%s: Min and Max are %d and %d; the limits are 0 and %d, and Min must not be greater", name, s.Min, s.Max, MaxWorkers)
+		return invalid("%s: Min and Max are %d and %d; the limits are 0 and %d, and "+
+			"Min must not be greater", name, s.Min, s.Max, MaxWorkers)
 	case s.IdleTimeout < 0:
 		return invalid("%s: IdleTimeout is %v; it must be 0 or more", name, s.IdleTimeout)
 	}

@@ -23,62 +23,135 @@ func sinkAll(context.Context, *pool.DeadLetter[int]) error { return nil }
 func TestOptionErrors(t *testing.T) {
 	q := openQueue[int](t, nil)
 	for want, o := range map[string]pool.Options[int]{
-		"Options.Classes[0].Weight is -1; the limits are 0 and 1000":                                                             {Classes: []pool.Class[int]{{Weight: -1}}},
-		"Options.Classes[0].Weight is 1001; the limits are 0 and 1000":                                                           {Classes: []pool.Class[int]{{Weight: fairq.MaxWeight + 1}}},
-		"Options.Classes[1].Capacity is -1; the limits are 0 and 536870912":                                                      {Classes: []pool.Class[int]{{Name: "a"}, {Name: "b", Capacity: -1}}},
-		"Options.Classes[0].Capacity is 5; it must be 0 for a Queue that is there already":                                       {Classes: []pool.Class[int]{{Queue: q, Capacity: 5}}},
-		"Options.Classes[1].Name is empty; it must not be if there are several":                                                  {Classes: []pool.Class[int]{{Name: "a"}, {}}},
-		`Options.Classes[2].Name is "a", and so is that of Options.Classes[0]; they must differ`:                                 {Classes: []pool.Class[int]{{Name: "a"}, {Name: "b"}, {Name: "a"}}},
-		"Options.Queue.Capacity is 0; with Options.WhenFull DropNew it must be set, because a queue without limit is never full": {WhenFull: pool.DropNew, DeadLetters: sinkAll},
-		"Options.Queue.Capacity is 0; with Options.WhenFull Reject it must be set, because a queue without limit is never full": {
+		"Options.Classes[0].Weight is -1; the limits are 0 and 1000": {
+			Classes: []pool.Class[int]{{Weight: -1}},
+		},
+		"Options.Classes[0].Weight is 1001; the limits are 0 and 1000": {
+			Classes: []pool.Class[int]{{Weight: fairq.MaxWeight + 1}},
+		},
+		"Options.Classes[1].Capacity is -1; the limits are 0 and 536870912": {
+			Classes: []pool.Class[int]{{Name: "a"}, {Name: "b", Capacity: -1}},
+		},
+		"Options.Classes[0].Capacity is 5; it must be 0 for a Queue that is there already": {
+			Classes: []pool.Class[int]{{Queue: q, Capacity: 5}},
+		},
+		"Options.Classes[1].Name is empty; it must not be if there are several": {
+			Classes: []pool.Class[int]{{Name: "a"}, {}},
+		},
+		`Options.Classes[2].Name is "a", and so is that of Options.Classes[0]; they must differ`: {
+			Classes: []pool.Class[int]{{Name: "a"}, {Name: "b"}, {Name: "a"}},
+		},
+		"Options.Queue.Capacity is 0; with Options.WhenFull DropNew it must be set, because a queue " +
+			"without limit is never full": {
+			WhenFull: pool.DropNew, DeadLetters: sinkAll,
+		},
+		"Options.Queue.Capacity is 0; with Options.WhenFull Reject it must be set, because a queue " +
+			"without limit is never full": {
 			WhenFull: pool.Reject, Classes: []pool.Class[int]{{Name: "a", Capacity: 1}, {Name: "b"}},
 		},
-		"Options.Queue.KeyCapacity is 6; the limit is Options.Queue.Capacity, 5": {Queue: task.Options[int]{Capacity: 5, KeyCapacity: 6}},
+		"Options.Queue.KeyCapacity is 6; the limit is Options.Queue.Capacity, 5": {
+			Queue: task.Options[int]{Capacity: 5, KeyCapacity: 6},
+		},
 		"Options.Queue.KeyCapacity is 6; the limit is Options.Classes[1].Capacity, 5": {
 			Queue:   task.Options[int]{Capacity: 9, KeyCapacity: 6},
 			Classes: []pool.Class[int]{{Name: "a"}, {Name: "b", Capacity: 5}},
 		},
-		"Options.Delay is 1m0s; it must be less than Options.DeadlineAfter, 1m0s, or no task would ever be started":  {Delay: time.Minute, DeadlineAfter: time.Minute},
-		"Options.Kinds is empty; it must be nil, for all kinds, or name one, or no task would ever be started":       {Kinds: pool.Mux[int]{}.Kinds()},
-		"Options.Limits: Running of priority 0 is 0; the limits are 1 and 1048576":                                   {Limits: []pool.Limit{{}}},
-		`Options.Schedule: the scale of "08:00-12:00": Max is 0; the limits are 1 and 1048576, or Pause must be set`: {Schedule: pool.Schedule{Ranges: []pool.Range{{Time: "08:00-12:00"}}}},
-		`Options.Schedule: the scale of "08:00-12:00" is 1 to 2 workers; with Pause it must not be set`:              {Schedule: pool.Schedule{Ranges: []pool.Range{{Time: "08:00-12:00", Pause: true, Scale: pool.Scale{Min: 1, Max: 2}}}}},
-		"Options.WhenFull is 3; the limits are Block, 0, and DropNew, 2":                                             {WhenFull: 3, Queue: task.Options[int]{Capacity: 1}},
-		"Options.DeadLetters is nil; with Options.WhenFull DropNew it must be set, or tasks would be lost in silence": {
+		"Options.Delay is 1m0s; it must be less than Options.DeadlineAfter, 1m0s, or no " +
+			"task would ever be started": {
+			Delay: time.Minute, DeadlineAfter: time.Minute,
+		},
+		"Options.Kinds is empty; it must be nil, for all kinds, or name one, or no " +
+			"task would ever be started": {
+			Kinds: pool.Mux[int]{}.Kinds(),
+		},
+		"Options.Limits: Running of priority 0 is 0; the limits are 1 and 1048576": {
+			Limits: []pool.Limit{{}},
+		},
+		`Options.Schedule: the scale of "08:00-12:00": Max is 0; the limits are 1 and ` +
+			`1048576, or Pause must be set`: {
+			Schedule: pool.Schedule{Ranges: []pool.Range{{Time: "08:00-12:00"}}},
+		},
+		`Options.Schedule: the scale of "08:00-12:00" is 1 to 2 workers; with ` +
+			`Pause it must not be set`: {
+			Schedule: pool.Schedule{
+				Ranges: []pool.Range{{Time: "08:00-12:00", Pause: true, Scale: pool.Scale{Min: 1, Max: 2}}},
+			},
+		},
+		"Options.WhenFull is 3; the limits are Block, 0, and DropNew, 2": {
+			WhenFull: 3, Queue: task.Options[int]{Capacity: 1},
+		},
+		"Options.DeadLetters is nil; with Options.WhenFull DropNew it must be set, or tasks " +
+			"would be lost in silence": {
 			WhenFull: pool.DropNew, Queue: task.Options[int]{Capacity: 1},
 		},
-		"Options.DeadLetters is nil; with Options.Queue.WhenFull EvictOldest it must be set, or tasks would be lost in silence": {
+		"Options.DeadLetters is nil; with Options.Queue.WhenFull EvictOldest it must be set, or tasks " +
+			"would be lost in silence": {
 			Queue: task.Options[int]{Capacity: 1, WhenFull: fairq.EvictOldest},
 		},
-		"Options.Queue: task: Options.Capacity is 0; it must be set unless WhenFull is Reject, because a queue without limit is never full": {
+		"Options.Queue: task: Options.Capacity is 0; it must be set unless WhenFull is Reject, " +
+			"because a queue without limit is never full": {
 			Queue: task.Options[int]{KeyCapacity: 1, WhenFull: fairq.RejectOverShare},
 		},
 		"Options.Queue is set; a queue that is not the pool's own has its task.Options already": {
 			Queue: task.Options[int]{MaxInFlightPerKey: 1}, Classes: []pool.Class[int]{{Queue: q}},
 		},
-		"Options.Queue: task: Options.Capacity is -1; it must be 0 to 536870912":                                                       {Queue: task.Options[int]{Capacity: -1}},
-		"Options.Queue: task: Options.KeyCapacity is -1; it must be 0 to 536870912":                                                    {Queue: task.Options[int]{KeyCapacity: -1}},
-		"Options.Queue: task: Options.MaxInFlightPerKey is -1; it must be 0 to 536870912":                                              {Queue: task.Options[int]{MaxInFlightPerKey: -1}},
-		"Options.Queue: task: Options.Quantum is -1; it must be 0 to 4194304":                                                          {Queue: task.Options[int]{Quantum: -1}},
-		"Options.Queue has an OnEvict, OnExpire or AsIs; these are the pool's":                                                         {Queue: task.Options[int]{AsIs: true}},
-		"Options.CostUnit is -1ns; the limits are 0 and 876000h0m0s":                                                                   {CostUnit: -1},
-		"Options.CostUnit is 1s; a queue that is not the pool's own must have a PriorCost for that":                                    {CostUnit: time.Second, Classes: []pool.Class[int]{{Queue: q}}},
-		"Options.Policy.InOrder is true; a queue that is not the pool's own must have a MaxInFlightPerKey of 1 and KeepPlace for that": {Policy: pool.Policy{InOrder: true}, Classes: []pool.Class[int]{{Queue: q}}},
-		"Options.Queue.MaxInFlightPerKey is 2; it must be 0 or 1, with Options.Policy.InOrder":                                         {Policy: pool.Policy{InOrder: true}, Queue: task.Options[int]{MaxInFlightPerKey: 2}},
-		"Options.Delay is -1ns; the limits are 0 and 876000h0m0s":                                                                      {Delay: -1},
-		"Options.Delay is 876000h0m0.000000001s; the limits are 0 and 876000h0m0s":                                                     {Delay: task.MaxDuration + 1},
-		"Options.DeadlineAfter is -1ns; the limits are 0 and 876000h0m0s":                                                              {DeadlineAfter: -1},
-		"Options.Queue: task: Options.CountKeys is -1; it must be 0 to 536870912":                                                      {Queue: task.Options[int]{CountKeys: -1}},
-		"Options.Workers is -1; the limits are 0 and 1048576":                                                                          {Workers: -1},
-		"Options.Workers is 1048577; the limits are 0 and 1048576":                                                                     {Workers: pool.MaxWorkers + 1},
-		"Options.Workers is 3 and Options.Scale has 0 to 4 workers; one of the two must be 0":                                          {Workers: 3, Scale: pool.Scale{Max: 4}},
-		"Options.Scale: Min and Max are 3 and 2; the limits are 0 and 1048576, and Min must not be greater":                            {Scale: pool.Scale{Min: 3, Max: 2}},
-		"Options.Scale: Min and Max are -1 and 2; the limits are 0 and 1048576, and Min must not be greater":                           {Scale: pool.Scale{Min: -1, Max: 2}},
-		"Options.Scale: Min and Max are 0 and 1048577; the limits are 0 and 1048576, and Min must not be greater":                      {Scale: pool.Scale{Max: pool.MaxWorkers + 1}},
-		"Options.Scale: IdleTimeout is -1ns; it must be 0 or more":                                                                     {Scale: pool.Scale{IdleTimeout: -1}},
-		"Options.AbandonAfter is -1ns; it must be 0 or more":                                                                           {AbandonAfter: -1},
-		"Options.Policy.Timeout is -1ns; it must be 0 or more":                                                                         {Policy: pool.Policy{Timeout: -1}},
-		"Options.Policy.Backoff.Max is 1s; it must be 0 or at least Base, which is 1m0s":                                               {Policy: pool.Policy{Backoff: pool.Backoff{Base: time.Minute, Max: time.Second}}},
+		"Options.Queue: task: Options.Capacity is -1; it must be 0 to 536870912": {
+			Queue: task.Options[int]{Capacity: -1},
+		},
+		"Options.Queue: task: Options.KeyCapacity is -1; it must be 0 to 536870912": {
+			Queue: task.Options[int]{KeyCapacity: -1},
+		},
+		"Options.Queue: task: Options.MaxInFlightPerKey is -1; it must be 0 to 536870912": {
+			Queue: task.Options[int]{MaxInFlightPerKey: -1},
+		},
+		"Options.Queue: task: Options.Quantum is -1; it must be 0 to 4194304": {
+			Queue: task.Options[int]{Quantum: -1},
+		},
+		"Options.Queue has an OnEvict, OnExpire or AsIs; these are the pool's": {
+			Queue: task.Options[int]{AsIs: true},
+		},
+		"Options.CostUnit is -1ns; the limits are 0 and 876000h0m0s": {CostUnit: -1},
+		"Options.CostUnit is 1s; a queue that is not the pool's own must have a PriorCost for that": {
+			CostUnit: time.Second, Classes: []pool.Class[int]{{Queue: q}},
+		},
+		"Options.Policy.InOrder is true; a queue that is not the pool's own must have a " +
+			"MaxInFlightPerKey of 1 and KeepPlace for that": {
+			Policy: pool.Policy{InOrder: true}, Classes: []pool.Class[int]{{Queue: q}},
+		},
+		"Options.Queue.MaxInFlightPerKey is 2; it must be 0 or 1, with Options.Policy.InOrder": {
+			Policy: pool.Policy{InOrder: true}, Queue: task.Options[int]{MaxInFlightPerKey: 2},
+		},
+		"Options.Delay is -1ns; the limits are 0 and 876000h0m0s": {Delay: -1},
+		"Options.Delay is 876000h0m0.000000001s; the limits are 0 and 876000h0m0s": {
+			Delay: task.MaxDuration + 1,
+		},
+		"Options.DeadlineAfter is -1ns; the limits are 0 and 876000h0m0s": {DeadlineAfter: -1},
+		"Options.Queue: task: Options.CountKeys is -1; it must be 0 to 536870912": {
+			Queue: task.Options[int]{CountKeys: -1},
+		},
+		"Options.Workers is -1; the limits are 0 and 1048576":      {Workers: -1},
+		"Options.Workers is 1048577; the limits are 0 and 1048576": {Workers: pool.MaxWorkers + 1},
+		"Options.Workers is 3 and Options.Scale has 0 to 4 workers; one of the two must be 0": {
+			Workers: 3, Scale: pool.Scale{Max: 4},
+		},
+		"Options.Scale: Min and Max are 3 and 2; the limits are 0 and 1048576, and " +
+			"Min must not be greater": {
+			Scale: pool.Scale{Min: 3, Max: 2},
+		},
+		"Options.Scale: Min and Max are -1 and 2; the limits are 0 and 1048576, and " +
+			"Min must not be greater": {
+			Scale: pool.Scale{Min: -1, Max: 2},
+		},
+		"Options.Scale: Min and Max are 0 and 1048577; the limits are 0 and 1048576, and " +
+			"Min must not be greater": {
+			Scale: pool.Scale{Max: pool.MaxWorkers + 1},
+		},
+		"Options.Scale: IdleTimeout is -1ns; it must be 0 or more": {Scale: pool.Scale{IdleTimeout: -1}},
+		"Options.AbandonAfter is -1ns; it must be 0 or more":       {AbandonAfter: -1},
+		"Options.Policy.Timeout is -1ns; it must be 0 or more":     {Policy: pool.Policy{Timeout: -1}},
+		"Options.Policy.Backoff.Max is 1s; it must be 0 or at least Base, which is 1m0s": {
+			Policy: pool.Policy{Backoff: pool.Backoff{Base: time.Minute, Max: time.Second}},
+		},
 	} {
 		want = "pool: invalid: " + want
 		err := o.Validate()
@@ -122,18 +195,21 @@ func TestMisuse(t *testing.T) {
 		{Queue: task.Options[int]{CountKeys: 1}},
 	} {
 		require.PanicsWithError(t,
-			"pool: invalid: Options for a FairQueue: only Workers, Scale, Schedule, Policy.Timeout, DeadLetters, AbandonAfter, CostUnit, Observer and Logger may be set",
+			"pool: invalid: Options for a FairQueue: only Workers, Scale, Schedule, Policy.Timeout, "+
+				"DeadLetters, AbandonAfter, CostUnit, Observer and Logger may be set",
 			func() { pool.NewWorkers(items, handle, &o) })
 	}
 	require.PanicsWithError(t,
-		"pool: invalid: Options.CostUnit is 1s; the FairQueue must have a PriorCost, or SettleCosts, for that",
+		"pool: invalid: Options.CostUnit is 1s; the FairQueue must have a PriorCost, "+
+			"or SettleCosts, for that",
 		func() { pool.NewWorkers(items, handle, &pool.Options[int]{CostUnit: time.Second}) })
 	p := openFunc(t, nothing, pool.Options[int]{})
 	for _, c := range [][2]int{{-1, 2}, {3, 2}, {0, pool.MaxWorkers + 1}} {
 		require.ErrorIs(t, p.SetWorkers(c[0], c[1]), pool.ErrInvalid)
 	}
 	require.EqualError(t, p.SetWorkers(3, 2),
-		"pool: invalid: SetWorkers: 3 and 2; the limits are 0 and 1048576, and the first must not be greater")
+		"pool: invalid: SetWorkers: 3 and 2; the limits are 0 and 1048576, and the "+
+			"first must not be greater")
 }
 
 // TestUnusualOptions has some that do make sense.

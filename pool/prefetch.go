@@ -109,7 +109,9 @@ func (s *prefetcher[V]) cutLateLocked(now time.Time) []prefetchedTask[V] {
 	return s.cutSomeLocked(func(h prefetchedTask[V]) bool { return !now.Before(h.handBackAt) })
 }
 
-func (s *prefetcher[V]) cutSomeLocked(which func(prefetchedTask[V]) bool) (cut []prefetchedTask[V]) {
+func (s *prefetcher[V]) cutSomeLocked(
+	which func(prefetchedTask[V]) bool,
+) (cut []prefetchedTask[V]) {
 	s.tasks = slices.DeleteFunc(s.tasks, func(h prefetchedTask[V]) bool {
 		is := which(h)
 		if is {

@@ -75,7 +75,8 @@ func (w *Workers) SetWorkers(atLeast, atMost int) error { return w.setWorkers(at
 
 func (ws *workerSet) setWorkers(atLeast, atMost int) error {
 	if atLeast < 0 || atMost < atLeast || atMost > MaxWorkers {
-		return invalid("SetWorkers: %d and %d; the limits are 0 and %d, and the first must not be greater", atLeast, atMost, MaxWorkers)
+		return invalid("SetWorkers: %d and %d; the limits are 0 and %d, and the "+
+			"first must not be greater", atLeast, atMost, MaxWorkers)
 	}
 	ws.mu.Lock()
 	ws.manual = atMost > 0

@@ -332,7 +332,8 @@ func TestOverlap(t *testing.T) {
 			indices := oracle(walls, now)
 			for k, j := range indices {
 				for _, i := range indices[:k] {
-					both[fmt.Sprintf("pool: invalid: Schedule.Ranges[%d] %q and Schedule.Ranges[%d] %q overlap on %v",
+					both[fmt.Sprintf("pool: invalid: Schedule.Ranges[%d] %q and "+
+						"Schedule.Ranges[%d] %q overlap on %v",
 						i, s.Ranges[i].Time, j, s.Ranges[j].Time, now.Weekday())] = true
 				}
 			}
@@ -394,11 +395,13 @@ func TestScheduleErrors(t *testing.T) {
 		`Schedule.Ranges[0] "01:00-02:00": its Days[2] is Monday, which is there twice`: {
 			{Time: "01:00-02:00", Days: []time.Weekday{1, 2, 1}},
 		},
-		`Schedule.Ranges[0] "08:00-12:00" and Schedule.Ranges[1] "11:59:59.999-13:00" overlap on Sunday`: {
+		`Schedule.Ranges[0] "08:00-12:00" and Schedule.Ranges[1] ` +
+			`"11:59:59.999-13:00" overlap on Sunday`: {
 			{Time: "08:00-12:00"},
 			{Time: "11:59:59.999-13:00"},
 		},
-		`Schedule.Ranges[0] "06:00-07:00" and Schedule.Ranges[2] "05:00-06:00:00.001" overlap on Sunday`: {
+		`Schedule.Ranges[0] "06:00-07:00" and Schedule.Ranges[2] ` +
+			`"05:00-06:00:00.001" overlap on Sunday`: {
 			{Time: "06:00-07:00"},
 			{Time: "08:00-09:00"},
 			{Time: "05:00-06:00:00.001"},

@@ -118,7 +118,8 @@ func (ws *workerSet) abandonedError(ctx context.Context, err error) error {
 // handler.
 func (ws *workerSet) notInHandler(call string) error {
 	if _, inside := ws.goroutineIDs.Load(goroutine()); inside {
-		return invalid("%s is called by a handler of the pool, for which it would wait; call it in a goroutine of its own", call)
+		return invalid("%s is called by a handler of the pool, for which it would wait; call it in "+
+			"a goroutine of its own", call)
 	}
 	return nil
 }

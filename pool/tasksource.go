@@ -404,7 +404,8 @@ func validateLimits(field string, limits []Limit) error {
 			return invalid("%s: priority %d has two limits, %d and %d", field, limit.Priority,
 				sorted[i-1].Running, limit.Running)
 		case i > 0 && limit.Running > sorted[i-1].Running:
-			return invalid("%s: Running of priority %d is %d; the limit is %d, that of the more urgent priority %d",
+			return invalid("%s: Running of priority %d is %d; the limit is %d, that of the "+
+				"more urgent priority %d",
 				field, limit.Priority, limit.Running, sorted[i-1].Running, sorted[i-1].Priority)
 		}
 	}

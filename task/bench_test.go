@@ -55,7 +55,8 @@ func BenchmarkTask(b *testing.B) {
 	for _, keys := range []int{1, 100, 10_000} {
 		users := users(keys)
 		b.Run(fmt.Sprintf("keys=%d/of=FairQueue", keys), func(b *testing.B) {
-			q := fairq.New(func(w work) string { return w.user }, &fairq.Options[string, work]{Capacity: fairq.Unbounded})
+			q := fairq.New(func(w work) string { return w.user },
+				&fairq.Options[string, work]{Capacity: fairq.Unbounded})
 			for _, u := range users {
 				require.NoError(b, q.Push(work{u}))
 			}

@@ -92,7 +92,8 @@ func (c *Consumer[V]) SetFilter(filter Filter) {
 	n.takers.refilter(&c.state)
 }
 
-var errZeroConsumer = invalid("the Consumer", "zero", "made by Queue.NewConsumer or Queue.ResumeConsumer")
+var errZeroConsumer = invalid("the Consumer", "zero",
+	"made by Queue.NewConsumer or Queue.ResumeConsumer")
 
 // check returns the error of a call that need not begin.
 func (c *Consumer[V]) check(ctx context.Context) error {

@@ -123,7 +123,9 @@ type PanicError struct {
 }
 
 // Error names the function and the value.
-func (e *PanicError) Error() string { return fmt.Sprintf("%v in %s: %v", ErrPanic, e.Func, e.Value) }
+func (e *PanicError) Error() string {
+	return fmt.Sprintf("%v in %s: %v", ErrPanic, e.Func, e.Value)
+}
 
 // Unwrap returns ErrPanic, and the value if it is an error.
 func (e *PanicError) Unwrap() []error {

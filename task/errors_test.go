@@ -24,7 +24,10 @@ func TestErrorsNeedOneImport(t *testing.T) {
 	}{
 		{key: "a"},
 		{key: "a"},
-		{key: "a", want: []error{task.ErrFull, task.ErrKeyFull, fairq.ErrKeyFull}, full: task.FullError{Len: 2, Limit: 2, PerKey: true}},
+		{
+			key: "a", want: []error{task.ErrFull, task.ErrKeyFull, fairq.ErrKeyFull},
+			full: task.FullError{Len: 2, Limit: 2, PerKey: true},
+		},
 		{key: "b"},
 		{key: "c", want: []error{task.ErrFull, fairq.ErrFull}, full: task.FullError{Len: 3, Limit: 3}},
 		{key: "", want: []error{task.ErrWeight, fairq.ErrWeight}},

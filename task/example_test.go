@@ -53,7 +53,8 @@ func Example() {
 // deletes it.
 func ExampleTask_Fail() {
 	ctx := context.Background()
-	tasks, _ := task.Open[string](ctx, new(memory.Store), "emails", &task.Options[string]{MaxAttempts: 3})
+	tasks, _ := task.Open[string](ctx, new(memory.Store), "emails",
+		&task.Options[string]{MaxAttempts: 3})
 	_, _ = tasks.Put(ctx, "alice", "hello", task.PutOptions{})
 	for range 3 {
 		t, _ := tasks.Take(ctx) // waits until the delay is over
@@ -82,7 +83,8 @@ func ExampleTask_Fail() {
 // are. A key that is busy is passed over, and does not hold up the others.
 func ExampleOptions_maxInFlightPerKey() {
 	ctx := context.Background()
-	tasks, _ := task.Open[string](ctx, new(memory.Store), "requests", &task.Options[string]{MaxInFlightPerKey: 1})
+	tasks, _ := task.Open[string](ctx, new(memory.Store), "requests",
+		&task.Options[string]{MaxInFlightPerKey: 1})
 	_, _ = tasks.PutBatch(ctx, []task.Entry[string]{
 		{Key: "a.example", Payload: "/1"},
 		{Key: "a.example", Payload: "/2"},
@@ -154,7 +156,10 @@ func ExampleQueue_StartGroup() {
 		{Key: "alice", Payload: "chapter 1", Options: task.PutOptions{Group: "book"}},
 		{Key: "alice", Payload: "chapter 2", Options: task.PutOptions{Group: "book"}},
 		{Key: "alice", Payload: "bind it", Options: task.PutOptions{Group: "book", Role: task.AtEnd}},
-		{Key: "alice", Payload: "throw it away", Options: task.PutOptions{Group: "book", Role: task.AtAbort}},
+		{
+			Key: "alice", Payload: "throw it away",
+			Options: task.PutOptions{Group: "book", Role: task.AtAbort},
+		},
 	})
 	_, ok, _ := tasks.TryTake(ctx)
 	fmt.Println("before the start:", ok)

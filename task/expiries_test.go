@@ -79,7 +79,8 @@ func TestExpiriesGoroutine(t *testing.T) {
 func TestExpiredTooEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var given *Task[int]
-		q, err := Open(t.Context(), new(hastyStore), "q", &Options[int]{OnExpire: func(t *Task[int]) { given = t }})
+		q, err := Open(t.Context(), new(hastyStore), "q",
+			&Options[int]{OnExpire: func(t *Task[int]) { given = t }})
 		require.NoError(t, err)
 		require.NoError(t, q.Close(t.Context()))
 		require.Equal(t, 7, given.Payload)
@@ -93,7 +94,9 @@ func TestExpiredTooEarly(t *testing.T) {
 
 type hastyStore struct{ memory.Store }
 
-func (*hastyStore) Open(ctx context.Context, name string, s driver.Settings, n driver.Notifier) (driver.Backend, error) {
+func (*hastyStore) Open(
+	ctx context.Context, name string, s driver.Settings, n driver.Notifier,
+) (driver.Backend, error) {
 	n.Expired(driver.Record{Details: driver.Details{Lease: 1}, Payload: []byte("7")})
 	b, err := new(memory.Store).Open(ctx, name, s, encoding{n})
 	return &hooked{Backend: b}, err

@@ -46,7 +46,9 @@ func TestHooksThatPanic(t *testing.T) {
 		return 1
 	}
 	evict := func(*Task[int]) { panic(oops) }
-	bubble(t, &Options[int]{Capacity: 2, WhenFull: fairq.EvictHeaviest, OnEvict: evict, Weight: weight}, func(ctx context.Context, q *Queue[int]) {
+	bubble(t, &Options[int]{
+		Capacity: 2, WhenFull: fairq.EvictHeaviest, OnEvict: evict, Weight: weight,
+	}, func(ctx context.Context, q *Queue[int]) {
 		id, err := q.Put(ctx, "a", 1, PutOptions{})
 		require.ErrorIs(t, err, ErrPanic)
 		require.ErrorIs(t, err, oops)
@@ -78,7 +80,9 @@ func TestHooksThatPanic(t *testing.T) {
 // Functions that panic, or end the goroutine that calls them, keep no other one from being called,
 // and lose nothing.
 func TestHooksAmongOthers(t *testing.T) {
-	for name, fail := range map[string]func(){"panic": func() { panic("oops") }, "exit": runtime.Goexit} {
+	for name, fail := range map[string]func(){
+		"panic": func() { panic("oops") }, "exit": runtime.Goexit,
+	} {
 		t.Run(name, func(t *testing.T) {
 			evicted, expired := 0, 0
 			bubble(t, &Options[int]{
@@ -147,7 +151,9 @@ type hooked struct {
 	afterPut    func(error)
 }
 
-func (h *hooked) Open(ctx context.Context, name string, s driver.Settings, n driver.Notifier) (b driver.Backend, err error) {
+func (h *hooked) Open(
+	ctx context.Context, name string, s driver.Settings, n driver.Notifier,
+) (b driver.Backend, err error) {
 	h.Backend, err = new(memory.Store).Open(ctx, name, s, encoding{n})
 	return h, err
 }
@@ -186,7 +192,9 @@ func (h *hooked) PutOne(ctx context.Context, task driver.New) (ID, *driver.Recor
 	return driver.PutOne(ctx, h, task)
 }
 
-func (h *hooked) Put(ctx context.Context, tasks []driver.New, ids []ID) (int, []driver.Record, error) {
+func (h *hooked) Put(
+	ctx context.Context, tasks []driver.New, ids []ID,
+) (int, []driver.Record, error) {
 	n, evicted, err := h.Backend.Put(ctx, tasks, ids)
 	if h.afterPut != nil {
 		h.afterPut(err)
@@ -199,7 +207,9 @@ type encoding struct{ driver.Notifier }
 
 func (encoding) InMemory() reflect.Type { return reflect.TypeFor[[]byte]() }
 
-func hookedBubble(t *testing.T, o *Options[int], f func(ctx context.Context, q *Queue[int], h *hooked)) {
+func hookedBubble(
+	t *testing.T, o *Options[int], f func(ctx context.Context, q *Queue[int], h *hooked),
+) {
 	synctest.Test(t, func(t *testing.T) {
 		h := new(hooked)
 		q, err := Open(t.Context(), h, "q", o)
@@ -347,7 +357,8 @@ func TestFilterBeforeLooking(t *testing.T) {
 func filterBeforeLooking(t *testing.T, kind string) {
 	bubble(t, nil, func(ctx context.Context, q *Queue[int]) {
 		fill(t, q, "k", 1, PutOptions{Kind: "a"})
-		first, second := q.NewConsumer(Filter{Kinds: []string{"b"}}), q.NewConsumer(Filter{Kinds: []string{"b", "c"}})
+		first, second := q.NewConsumer(Filter{Kinds: []string{"b"}}),
+			q.NewConsumer(Filter{Kinds: []string{"b", "c"}})
 		kinds := make(chan string, 2)
 		for _, c := range []*Consumer[int]{first, second} {
 			go func() {
@@ -364,7 +375,8 @@ func filterBeforeLooking(t *testing.T, kind string) {
 		for len(kinds) > 0 {
 			taken = append(taken, <-kinds)
 		}
-		require.Contains(t, taken, "b", "the first has taken it before it got the filter, or leaves it to the second")
+		require.Contains(t, taken, "b",
+			"the first has taken it before it got the filter, or leaves it to the second")
 	})
 }
 
@@ -451,7 +463,8 @@ func TestWaitUntilDropped(t *testing.T) {
 func TestNewError(t *testing.T) {
 	require.Nil(t, newError(nil))
 	inner := &Error{Code: 404, Message: "not found"}
-	require.Equal(t, &Error{Code: 404, Message: "fetching: not found"}, newError(fmt.Errorf("fetching: %w", inner)))
+	require.Equal(t, &Error{Code: 404, Message: "fetching: not found"},
+		newError(fmt.Errorf("fetching: %w", inner)))
 	require.Equal(t, inner, newError(inner))
 	require.NotSame(t, inner, newError(inner))
 	require.NotNil(t, newError((*Error)(nil)))

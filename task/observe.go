@@ -97,7 +97,8 @@ func (q *Queue[V]) ReportCost(key string, cost int64) error {
 	prior := q.options.PriorCost
 	switch {
 	case prior == 0:
-		return invalid("ReportCost: Options.PriorCost", 0, "set, because without it costs are not learned")
+		return invalid("ReportCost: Options.PriorCost", 0,
+			"set, because without it costs are not learned")
 	case cost < 0:
 		return fmt.Errorf("%w: it is %d for a task of key %q that is done; it must not be negative",
 			ErrCost, cost, key)
@@ -179,7 +180,9 @@ func (q *Queue[V]) countRefusal(ctx context.Context, key string, err error) {
 // Position returns how many tasks would be taken before the task of that id. If that are limit or
 // more, or the task could not be taken now, ok is false. limit is at most [MaxBatch]. Position is
 // as exact as [Queue.Upcoming], and costs as much as Upcoming for limit tasks.
-func (q *Queue[V]) Position(ctx context.Context, id ID, limit int) (before int, ok bool, err error) {
+func (q *Queue[V]) Position(
+	ctx context.Context, id ID, limit int,
+) (before int, ok bool, err error) {
 	if _, err := q.Peek(ctx, id); err != nil {
 		return 0, false, err
 	}

@@ -361,7 +361,8 @@ func (o *Options[V]) fill(n *driver.New, key string, p *PutOptions) (err error) 
 	n.Replace, n.Delay, n.Deadline = p.Replace, max(p.Delay, 0), p.Deadline
 	n.Cost = cmp.Or(p.Cost, 1)
 	if limit := o.costLimit(); n.Cost < 1 || n.Cost > limit {
-		return fmt.Errorf("%w: it is %d for a task of key %q; with Options.Quantum %d the limits are 1 and %d",
+		return fmt.Errorf("%w: it is %d for a task of key %q; with Options.Quantum %d "+
+			"the limits are 1 and %d",
 			fairq.ErrCost, n.Cost, key, o.Quantum, limit)
 	}
 	switch {

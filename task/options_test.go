@@ -54,8 +54,10 @@ func TestBadOptions(t *testing.T) {
 		"Options.WhenFull is WhenFull(4)": {WhenFull: fairq.EvictOldest + 1},
 		"Options.Capacity is 0;":          {WhenFull: fairq.EvictOldest, OnEvict: onEvict},
 		"Options.Capacity is 0; ":         {WhenFull: fairq.RejectOverShare},
-		"Options.OnEvict is \"set\"":      {WhenFull: fairq.RejectOverShare, Capacity: 1, OnEvict: onEvict},
-		"Options.OnEvict is <nil>;":       {WhenFull: fairq.EvictOldest, Capacity: 1},
+		"Options.OnEvict is \"set\"": {
+			WhenFull: fairq.RejectOverShare, Capacity: 1, OnEvict: onEvict,
+		},
+		"Options.OnEvict is <nil>;": {WhenFull: fairq.EvictOldest, Capacity: 1},
 	} {
 		_, err := task.Open(t.Context(), new(memory.Store), "q", &o)
 		requireField(t, err, field)
@@ -80,7 +82,8 @@ func requireField(t *testing.T, err error, field string) {
 func TestBadCalls(t *testing.T) {
 	ctx := t.Context()
 	weight := 1
-	q, err := task.Open(ctx, new(memory.Store), "q", &task.Options[int]{Weight: func(string) int { return weight }})
+	q, err := task.Open(ctx, new(memory.Store), "q",
+		&task.Options[int]{Weight: func(string) int { return weight }})
 	require.NoError(t, err)
 	long := strings.Repeat("x", task.MaxName+1)
 	for field, o := range map[string]task.PutOptions{
@@ -117,7 +120,9 @@ func TestBadCalls(t *testing.T) {
 	requireField(t, err, "TakeBatch: the number")
 	_, err = q.Kick(ctx, task.ListOptions{Limit: -1})
 	requireField(t, err, "ListOptions.Limit")
-	for field, o := range map[string]task.ListOptions{"State": {State: task.Ready}, "Group": {Group: "g"}, "After": {After: 1}} {
+	for field, o := range map[string]task.ListOptions{
+		"State": {State: task.Ready}, "Group": {Group: "g"}, "After": {After: 1},
+	} {
 		_, err = q.Kick(ctx, o)
 		requireField(t, err, "Kick: ListOptions."+field)
 	}
@@ -147,7 +152,8 @@ func TestBadCalls(t *testing.T) {
 	requireField(t, one.Fail(ctx, nil, task.MaxDuration+1), "Fail: the delay")
 	requireField(t, one.Touch(ctx, -1), "Touch: the duration")
 	require.NoError(t, one.Touch(ctx, 0))
-	requireField(t, one.Touch(ctx, 1), "Touch: the duration is 1ns; it must be 0 for a task without a time to run")
+	requireField(t, one.Touch(ctx, 1),
+		"Touch: the duration is 1ns; it must be 0 for a task without a time to run")
 
 	other := new(task.Task[int]) // no lease at all
 	require.ErrorIs(t, other.Ack(ctx), task.ErrLeaseLost)
@@ -184,7 +190,9 @@ func TestBadCalls(t *testing.T) {
 // A cost out of range is an error that names it and the limits, and puts nothing.
 func TestBadCosts(t *testing.T) {
 	ctx := t.Context()
-	for quantum, limit := range map[int64]int64{0: fairq.MaxCost, 10: 655_360, fairq.MaxQuantum: fairq.MaxCost} {
+	for quantum, limit := range map[int64]int64{
+		0: fairq.MaxCost, 10: 655_360, fairq.MaxQuantum: fairq.MaxCost,
+	} {
 		o := task.Options[int]{Quantum: quantum, Weight: func(string) int { return fairq.MaxWeight }}
 		q, err := task.Open(ctx, new(memory.Store), "q", &o)
 		require.NoError(t, err)
@@ -192,10 +200,13 @@ func TestBadCosts(t *testing.T) {
 			bad := task.PutOptions{Cost: cost}
 			_, err := q.Put(ctx, "a", 1, bad)
 			_, waits := q.PutWait(ctx, "a", 1, bad)
-			ids, batch := q.PutBatch(ctx, []task.Entry[int]{{Key: "a"}, {Key: "a", Options: bad}, {Key: "a"}})
+			ids, batch := q.PutBatch(ctx,
+				[]task.Entry[int]{{Key: "a"}, {Key: "a", Options: bad}, {Key: "a"}})
 			for _, err := range []error{err, waits, batch} {
 				require.ErrorIs(t, err, task.ErrCost)
-				require.ErrorContains(t, err, fmt.Sprintf("it is %d for a task of key \"a\"; with Options.Quantum %d the limits are 1 and %d", cost, quantum, limit))
+				require.ErrorContains(t, err,
+					fmt.Sprintf("it is %d for a task of key \"a\"; with Options.Quantum %d "+
+						"the limits are 1 and %d", cost, quantum, limit))
 			}
 			require.Len(t, ids, 1)
 		}
@@ -233,7 +244,8 @@ func TestHugeTimes(t *testing.T) {
 
 		later := []time.Time{time.Unix(1<<34, 0), time.Date(9999, 12, 31, 23, 59, 59, 999, time.UTC)}
 		for _, deadline := range later {
-			id, err := q.Put(ctx, "a", 1, task.PutOptions{Deadline: deadline, TTL: task.MaxDuration, Delay: task.MaxDuration})
+			id, err := q.Put(ctx, "a", 1,
+				task.PutOptions{Deadline: deadline, TTL: task.MaxDuration, Delay: task.MaxDuration})
 			require.NoError(t, err)
 			one, err := q.Peek(ctx, id)
 			require.NoError(t, err)
@@ -247,7 +259,9 @@ func TestHugeTimes(t *testing.T) {
 			require.True(t, deadline.Equal(one.Info().Expires))
 			require.NoError(t, one.Snooze(ctx, task.MaxDuration))
 		}
-		for _, deadline := range []time.Time{time.Unix(-1<<40, 0), time.Unix(-1<<60, 0), time.Time{}.Add(1)} {
+		for _, deadline := range []time.Time{
+			time.Unix(-1<<40, 0), time.Unix(-1<<60, 0), time.Time{}.Add(1),
+		} {
 			id, err := q.Put(ctx, "a", 1, task.PutOptions{Deadline: deadline})
 			require.NoError(t, err)
 			_, err = q.Peek(ctx, id)
@@ -265,7 +279,8 @@ func TestManyKinds(t *testing.T) {
 	q, err := task.Open[int](ctx, new(memory.Store), "q", nil)
 	require.NoError(t, err)
 	for i := range 100 {
-		_, err := q.Put(ctx, string(rune('a'+i%7)), i, task.PutOptions{Kind: string(rune('a' + i)), Priority: i})
+		_, err := q.Put(ctx, string(rune('a'+i%7)), i,
+			task.PutOptions{Kind: string(rune('a' + i)), Priority: i})
 		require.NoError(t, err)
 	}
 	for range 100 {

@@ -28,7 +28,8 @@ func (q *Queue[V]) encode(payload V) (any, error) {
 	}
 	var data []byte
 	var err error
-	if panics := guard("Codec.Encode", func() { data, err = q.options.Codec.Encode(payload) }); panics != nil {
+	encode := func() { data, err = q.options.Codec.Encode(payload) }
+	if panics := guard("Codec.Encode", encode); panics != nil {
 		err = panics
 	}
 	return data, err

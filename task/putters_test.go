@@ -29,12 +29,16 @@ type beforePutBackend struct {
 	store *beforePut
 }
 
-func (s *beforePut) Open(ctx context.Context, name string, o driver.Settings, n driver.Notifier) (driver.Backend, error) {
+func (s *beforePut) Open(
+	ctx context.Context, name string, o driver.Settings, n driver.Notifier,
+) (driver.Backend, error) {
 	b, err := s.Store.Open(ctx, name, o, n)
 	return beforePutBackend{b, s}, err
 }
 
-func (b beforePutBackend) PutOne(ctx context.Context, task driver.New) (ID, *driver.Record, error) {
+func (b beforePutBackend) PutOne(
+	ctx context.Context, task driver.New,
+) (ID, *driver.Record, error) {
 	if b.store.f != nil {
 		b.store.f()
 	}

@@ -313,7 +313,9 @@ func (q *Queue[V]) Pause(ctx context.Context) error { return q.pause(ctx, nil, t
 func (q *Queue[V]) Resume(ctx context.Context) error { return q.pause(ctx, nil, false) }
 
 // PauseKey is Pause for the tasks of one key, which need not have any.
-func (q *Queue[V]) PauseKey(ctx context.Context, key string) error { return q.pause(ctx, &key, true) }
+func (q *Queue[V]) PauseKey(ctx context.Context, key string) error {
+	return q.pause(ctx, &key, true)
+}
 
 // HoldKey makes a key wait for d, which must be more than 0: none of its tasks is taken until
 // then. The wait costs other keys nothing, outlasts this process, and ends by itself, with the

@@ -19,7 +19,9 @@ func TestStore(t *testing.T) {
 
 type otherStore struct{ task.Store }
 
-func (s *otherStore) Open(ctx context.Context, name string, settings driver.Settings, n driver.Notifier) (driver.Backend, error) {
+func (s *otherStore) Open(
+	ctx context.Context, name string, settings driver.Settings, n driver.Notifier,
+) (driver.Backend, error) {
 	return s.Store.Open(ctx, name, settings, encoding{n})
 }
 

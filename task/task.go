@@ -215,7 +215,9 @@ func (t *Task[V]) Touch(ctx context.Context, d time.Duration) error {
 // before it. The context may be done a moment later than the lease ends.) When the group is
 // cancelled, the cause is [ErrGroupCancelled]: the consumer still holds the lease, and the task is
 // gone when the lease ends. Call cancel when you no longer need the context.
-func (t *Task[V]) Context(parent context.Context) (ctx context.Context, cancel context.CancelFunc) {
+func (t *Task[V]) Context(
+	parent context.Context,
+) (ctx context.Context, cancel context.CancelFunc) {
 	if t.number == 0 {
 		ctx, end := context.WithCancelCause(parent)
 		end(ErrLeaseLost)

@@ -19,7 +19,8 @@ func TestTaskKept(t *testing.T) {
 		q, err := Open[string](ctx, new(memory.Store), "q", nil)
 		require.NoError(t, err)
 		_, err = q.Put(ctx, "a", "first", PutOptions{
-			Kind: "k", UniqueKey: "x", Priority: 3, TTL: time.Hour, TTR: time.Minute, Deadline: time.Now().Add(time.Minute),
+			Kind: "k", UniqueKey: "x", Priority: 3, TTL: time.Hour, TTR: time.Minute,
+			Deadline: time.Now().Add(time.Minute),
 		})
 		require.NoError(t, err)
 		kept, err := q.Take(ctx)
@@ -43,7 +44,8 @@ func TestTaskKept(t *testing.T) {
 		require.Equal(t, info, task.Info())
 		touched.State = 0
 		require.Equal(t, touched, kept.Info())
-		require.Equal(t, []any{"a", "first", "k", 3, 1}, []any{kept.Key, kept.Payload, kept.Kind, kept.Priority, kept.Attempts})
+		require.Equal(t, []any{"a", "first", "k", 3, 1},
+			[]any{kept.Key, kept.Payload, kept.Kind, kept.Priority, kept.Attempts})
 		require.NoError(t, q.Close(ctx))
 	})
 }
@@ -54,8 +56,10 @@ func TestNewTask(t *testing.T) {
 	for _, info := range []Info{
 		{},
 		{
-			ID: 1, Key: "a", Kind: "b", UniqueKey: "c", Group: "d", Role: AtEnd, State: Taken, Priority: 2, Cost: 3, Attempts: 4, MaxAttempts: 5,
-			TTR: 6, Created: at, ReadyAt: at.Add(1), Until: at.Add(2), Deadline: at.AddDate(7000, 0, 0), Expires: at.Add(4), Consumer: "e", Err: new(Error),
+			ID: 1, Key: "a", Kind: "b", UniqueKey: "c", Group: "d", Role: AtEnd, State: Taken, Priority: 2,
+			Cost: 3, Attempts: 4, MaxAttempts: 5,
+			TTR: 6, Created: at, ReadyAt: at.Add(1), Until: at.Add(2), Deadline: at.AddDate(7000, 0, 0),
+			Expires: at.Add(4), Consumer: "e", Err: new(Error),
 		},
 		{Deadline: at, Expires: at},
 		{Expires: at},

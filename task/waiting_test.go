@@ -76,11 +76,13 @@ func TestWaiting(t *testing.T) {
 			w.checkWatchesEnd()
 			for _, taker := range w.takers {
 				require.True(t, taker.done)
-				require.True(t, len(taker.got) > 0 || errors.Is(taker.err, ErrClosed)) // the other handle was closed first
+				// A take that has got tasks ended before its handle was closed.
+				require.True(t, len(taker.got) > 0 || errors.Is(taker.err, ErrClosed))
 			}
 			for _, putter := range w.putters {
 				require.True(t, putter.done)
-				require.True(t, putter.err == nil || errors.Is(putter.err, ErrClosed)) // the other handle's takers made room
+				// Takes of the other handle may have made room first.
+				require.True(t, putter.err == nil || errors.Is(putter.err, ErrClosed))
 			}
 			for _, q := range w.queues {
 				require.Zero(t, q.notifier.takersWaiting.Load())
@@ -102,7 +104,10 @@ func TestWaiting(t *testing.T) {
 }
 
 func newWaiters(t *testing.T, seed uint64) *waiters {
-	w := &waiters{T: t, rand: rand.New(rand.NewPCG(seed, 7)), ctx: t.Context(), filters: map[*Consumer[int]]Filter{}}
+	w := &waiters{
+		T: t, rand: rand.New(rand.NewPCG(seed, 7)), ctx: t.Context(),
+		filters: map[*Consumer[int]]Filter{},
+	}
 	o := &Options[int]{Capacity: 3 + w.rand.IntN(10)}
 	if w.rand.IntN(2) == 0 {
 		o.KeyCapacity = 2 + w.rand.IntN(3)
@@ -211,7 +216,9 @@ func (w *waiters) check(when string) {
 		if !t.done {
 			return false
 		}
-		require.True(w, t.err == nil || errors.Is(t.err, context.Canceled) || t.consumer.state.over() != nil && errors.Is(t.err, ErrClosed), when)
+		require.True(w,
+			t.err == nil || errors.Is(t.err, context.Canceled) ||
+				t.consumer.state.over() != nil && errors.Is(t.err, ErrClosed), when)
 		require.Equal(w, t.err == nil, len(t.got) > 0, when)
 		w.taken = append(w.taken, t.got...)
 		served = append(served, t)
@@ -234,8 +241,10 @@ func (w *waiters) check(when string) {
 		for _, s := range served {
 			for _, got := range s.got {
 				sf := w.filters[s.consumer]
-				require.False(w, !w.changed && !w.crossed && s.consumer.queue == t.consumer.queue && t.arrived < s.arrived &&
-					set(&f, driver.Handle{}).id == set(&sf, driver.Handle{}).id && (*driver.Filter)(&f).Passes(got.Priority, got.Kind),
+				require.False(w,
+					!w.changed && !w.crossed && s.consumer.queue == t.consumer.queue && t.arrived < s.arrived &&
+						set(&f, driver.Handle{}).id == set(&sf, driver.Handle{}).id &&
+						(*driver.Filter)(&f).Passes(got.Priority, got.Kind),
 					"%s: a taker was served before its turn", when)
 			}
 		}
@@ -252,9 +261,12 @@ func (w *waiters) check(when string) {
 		}
 		limit := o.KeyCapacity
 		if o.WhenFull == fairq.RejectOverShare {
-			limit = 1 // its share may have grown, but as long as there is a task of the key, that will leave
+			// The share of the key may have grown. While the key has a task, the putter may wait for
+			// its end.
+			limit = 1
 		}
-		require.False(w, stats.Counted < o.Capacity && ofKey < limit, "%s: a putter waits though there is room", when)
+		require.False(w, stats.Counted < o.Capacity && ofKey < limit,
+			"%s: a putter waits though there is room", when)
 	}
 }
 
@@ -282,7 +294,10 @@ func TestTakerFindsAnother(t *testing.T) {
 			}()
 			synctest.Wait()
 		}
-		_, err = q.PutBatch(ctx, []Entry[int]{{Key: "k", Options: PutOptions{Kind: "b", Priority: 1}}, {Key: "k", Options: PutOptions{Kind: "a"}}})
+		_, err = q.PutBatch(ctx, []Entry[int]{
+			{Key: "k", Options: PutOptions{Kind: "b", Priority: 1}},
+			{Key: "k", Options: PutOptions{Kind: "a"}},
+		})
 		require.NoError(t, err)
 		synctest.Wait()
 		require.Equal(t, [2]string{"a", "b"}, kinds)

@@ -51,7 +51,9 @@ func (w *Watch[V]) Take(ctx context.Context, into *Task[V]) (found, armed bool, 
 }
 
 // TakeBatch is Take for up to n tasks, in order.
-func (w *Watch[V]) TakeBatch(ctx context.Context, n int) (tasks []*Task[V], armed bool, err error) {
+func (w *Watch[V]) TakeBatch(
+	ctx context.Context, n int,
+) (tasks []*Task[V], armed bool, err error) {
 	if err := checkBatch(n); err != nil {
 		return nil, false, err
 	}

@@ -194,7 +194,9 @@ func (w *waiters) collect() {
 // dropHandedBack forgets what consumers had that were closed.
 func (w *waiters) dropHandedBack() {
 	w.taken = slices.DeleteFunc(w.taken, func(t *Task[int]) bool {
-		return !slices.ContainsFunc(w.consumers, func(c *Consumer[int]) bool { return c.ID() == t.Info().Consumer })
+		return !slices.ContainsFunc(w.consumers, func(c *Consumer[int]) bool {
+			return c.ID() == t.Info().Consumer
+		})
 	})
 }
 
@@ -204,7 +206,8 @@ func (w *waiters) checkWatches(keys []driver.KeyStat, paused bool, when string) 
 		if !o.armed {
 			continue
 		}
-		require.False(w, w.has(w.filters[o.watch.consumer]), "%s: a watch has not told what is there", when)
+		require.False(w, w.has(w.filters[o.watch.consumer]),
+			"%s: a watch has not told what is there", when)
 	}
 	for _, o := range w.counters {
 		if !o.armed.Load() {
@@ -243,7 +246,8 @@ func (w *waiters) checkWatchesEnd() {
 func TestWatchesLoseNothing(t *testing.T) {
 	ctx := t.Context()
 	for round := range 20 {
-		q, err := Open[int](ctx, new(memory.Store), "q", &Options[int]{Capacity: 8, MaxInFlightPerKey: round % 3})
+		q, err := Open[int](ctx, new(memory.Store), "q",
+			&Options[int]{Capacity: 8, MaxInFlightPerKey: round % 3})
 		require.NoError(t, err)
 		const tasks = 600
 		var done sync.WaitGroup

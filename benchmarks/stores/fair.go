@@ -201,7 +201,9 @@ func compareFairness(ctx context.Context, o *options, running []*entrant, out,
 				quantiles(all[e][round:], 0.5), quantiles(all[e][round:], 0.99), number1(w.perSecond))
 		}
 	}
-	fmt.Fprintf(out, "\n### Small tenants' tasks beside a big tenant's backlog\n\n%d small tenants put %g tasks/s, and one keeps %s in the queue; %d workers, %v a task.\n\n",
+	fmt.Fprintf(out,
+		"\n### Small tenants' tasks beside a big tenant's backlog\n\n%d small tenants put %g tasks/s, "+
+			"and one keeps %s in the queue; %d workers, %v a task.\n\n",
 		o.load.light, o.load.rate, grouped(float64(o.load.heavy)), o.load.workers, o.load.service)
 	fmt.Fprint(out, "| | wait, p50, ms | wait, p99, ms | tasks/s |\n|---|---|---|---|\n")
 	for _, e := range running {

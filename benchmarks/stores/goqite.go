@@ -60,7 +60,8 @@ func (q *goqiteQueue) fill(ctx context.Context, n int, key func(i int) string) e
 		return err
 	}
 	_, err = q.db.ExecContext(ctx, `
-		WITH RECURSIVE numbers(i) AS (SELECT 1 WHERE ?1 > 0 UNION ALL SELECT i + 1 FROM numbers WHERE i < ?1)
+		WITH RECURSIVE numbers(i) AS (
+			SELECT 1 WHERE ?1 > 0 UNION ALL SELECT i + 1 FROM numbers WHERE i < ?1)
 		INSERT INTO goqite (queue, body) SELECT 'bench', ?2 FROM numbers`, n, body)
 	return err
 }

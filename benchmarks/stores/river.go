@@ -77,7 +77,8 @@ func (q *riverQueue) putBatch(ctx context.Context, ts []item) error {
 
 func (q *riverQueue) fill(ctx context.Context, n int, key func(i int) string) error {
 	_, err := q.pool.Exec(ctx, `INSERT INTO river_job (args, kind, max_attempts)
-		SELECT jsonb_build_object('key', $2::text, 'payload', $3::text), 'bench', 25 FROM generate_series(1, $1::integer)`,
+		SELECT jsonb_build_object('key', $2::text, 'payload', $3::text), 'bench', 25
+		FROM generate_series(1, $1::integer)`,
 		n, key(0), payload(fillNumber))
 	return err
 }

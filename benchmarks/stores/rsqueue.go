@@ -34,8 +34,9 @@ type dialect struct {
 var (
 	sqliteDialect = &dialect{
 		serial: "INTEGER PRIMARY KEY AUTOINCREMENT", bytes: "BLOB",
-		series: "(WITH RECURSIVE s(i) AS (SELECT 1 WHERE $1 > 0 UNION ALL SELECT i + 1 FROM s WHERE i < $1) SELECT i FROM s)",
-		empty:  []string{"DELETE FROM queue", "DELETE FROM queue_permit"},
+		series: "(WITH RECURSIVE s(i) AS (SELECT 1 WHERE $1 > 0 UNION ALL SELECT i + 1 FROM s WHERE i " +
+			"< $1) SELECT i FROM s)",
+		empty: []string{"DELETE FROM queue", "DELETE FROM queue_permit"},
 	}
 	postgresDialect = &dialect{
 		serial: "BIGSERIAL PRIMARY KEY", bytes: "BYTEA",
@@ -50,7 +51,8 @@ const heartbeat = 5 * time.Second
 
 // waiting is the condition for a task that can be taken, in any started group.
 const waiting = `FROM queue q LEFT JOIN queue_group g ON q.group_id = g.id
-	WHERE q.permit = 0 AND q.name = 'bench' AND q.priority <= 10 AND q.type IN (0) AND (q.group_id IS NULL OR g.started)`
+	WHERE q.permit = 0 AND q.name = 'bench' AND q.priority <= 10 AND q.type IN (0)
+		AND (q.group_id IS NULL OR g.started)`
 
 func openRsqueueSQLite(ctx context.Context, path string) (queue, error) {
 	db, err := openSQLite(path)
@@ -78,8 +80,8 @@ func newRsqueue(ctx context.Context, q *rsqueue) (queue, error) {
 			", created_at BIGINT NOT NULL, heartbeat BIGINT NOT NULL)",
 		"CREATE TABLE queue (id " + d.serial +
 			`, created_at BIGINT NOT NULL, name TEXT NOT NULL, priority BIGINT NOT NULL,
-			permit BIGINT NOT NULL DEFAULT 0, type BIGINT NOT NULL, item ` + d.bytes + ` NOT NULL, address TEXT UNIQUE,
-			group_id BIGINT REFERENCES queue_group (id))`,
+			permit BIGINT NOT NULL DEFAULT 0, type BIGINT NOT NULL, item ` + d.bytes + ` NOT NULL,
+			address TEXT UNIQUE, group_id BIGINT REFERENCES queue_group (id))`,
 		"CREATE INDEX queue_next ON queue (permit, name, priority, id)",
 	} {
 		if _, err := q.db.ExecContext(ctx, create); err != nil {
@@ -112,7 +114,8 @@ func (q *rsqueue) putBatch(ctx context.Context, ts []item) error {
 			if err != nil {
 				return err
 			}
-			const insert = "INSERT INTO queue (created_at, name, priority, type, item) VALUES ($1, 'bench', 0, 0, $2)"
+			const insert = "INSERT INTO queue (created_at, name, priority, type, item) VALUES " +
+				"($1, 'bench', 0, 0, $2)"
 			if _, err := tx.ExecContext(ctx, insert, time.Now().UnixNano(), data); err != nil {
 				return err
 			}

@@ -61,7 +61,8 @@ func (e *entrant) prepare(ctx context.Context, n int) error {
 type trial struct {
 	name    string
 	backlog int // needed besides the selected one
-	run     func(ctx context.Context, o *options, e *entrant, callers int) (done int, took time.Duration, err error)
+	run     func(ctx context.Context, o *options, e *entrant, callers int) (done int,
+		took time.Duration, err error)
 }
 
 const batchSize = 100

@@ -30,7 +30,9 @@ func (c *call) ids() ([]task.ID, error) {
 
 // report prints the number of changed tasks.
 func (c *call) report(what string, n int) error {
-	return c.print(map[string]int{"done": n}, func(w io.Writer) { fmt.Fprintf(w, "%s: %d\n", what, n) })
+	return c.print(map[string]int{"done": n}, func(w io.Writer) {
+		fmt.Fprintf(w, "%s: %d\n", what, n)
+	})
 }
 
 // aboutTask names the task in the error, which task.ErrNotFound does by itself.
@@ -101,16 +103,19 @@ func kick(ctx context.Context, c *call) error {
 }
 
 // some calls f for each task that the flags name, unless the task has changed since it was read.
-func (c *call) some(ctx context.Context, q *queue, what string, f func(ctx context.Context, id task.ID) error) error {
+func (c *call) some(
+	ctx context.Context, q *queue, what string, f func(ctx context.Context, id task.ID) error,
+) error {
 	n, err := each.Do(ctx, c.tasks(ctx, q, 1000), c.hasReason, f)
 	return errors.Join(err, c.report(what, n))
 }
 
-// tasks yields the tasks that the flags name, whatever their reason, in the order of their ids, and
-// reads n at a time. With -soonest it yields the first n in that order.
+// tasks yields the tasks that the flags name, whatever their reason, in the order of their ids,
+// and reads n at a time. With -soonest it yields the first n in that order.
 func (c *call) tasks(ctx context.Context, q *queue, n int) iter.Seq2[*task.Task[[]byte], error] {
 	return each.Task(ctx, q, task.ListOptions{
-		State: c.state, Key: c.key, Kind: c.kind, Group: c.group, After: task.ID(c.after), Limit: n, NextFirst: c.soonest,
+		State: c.state, Key: c.key, Kind: c.kind, Group: c.group, After: task.ID(c.after), Limit: n,
+		NextFirst: c.soonest,
 	})
 }
 
@@ -159,7 +164,9 @@ func remove(ctx context.Context, c *call) error {
 		n, err := q.DeleteSome(ctx, task.ListOptions{State: c.state, Key: c.key, Kind: c.kind})
 		return errors.Join(err, c.report("deleted", n))
 	}
-	return c.some(ctx, q, "deleted", func(ctx context.Context, id task.ID) error { return do(q, ctx, id) })
+	return c.some(ctx, q, "deleted", func(ctx context.Context, id task.ID) error {
+		return do(q, ctx, id)
+	})
 }
 
 func pause(ctx context.Context, c *call) error  { return c.pause(ctx, true) }

@@ -41,8 +41,8 @@ func (c *call) named(ctx context.Context) (*queue, error) {
 	return c.open(ctx, name)
 }
 
-// queueRow has the numbers of a queue. The counters of task.Stats are left out: they count calls of
-// this process, which makes none.
+// queueRow has the numbers of a queue, without the counters of task.Stats: these count the calls
+// of this process, which makes none.
 type queueRow struct {
 	Name     string `json:"name"`
 	Ready    int    `json:"ready"`
@@ -59,7 +59,8 @@ type queueRow struct {
 func rowOf(ctx context.Context, q *queue) (queueRow, error) {
 	s, err := q.Stats(ctx)
 	row := queueRow{
-		printable.Text(q.Name()), s.Ready, s.Delayed, s.Taken, s.Buried, s.Held, s.Keys, s.Counted, s.Capacity, s.Paused,
+		printable.Text(q.Name()), s.Ready, s.Delayed, s.Taken, s.Buried, s.Held, s.Keys, s.Counted,
+		s.Capacity, s.Paused,
 	}
 	if row.Capacity == fairq.MaxLen {
 		row.Capacity = 0
@@ -83,14 +84,15 @@ func queues(ctx context.Context, c *call) error {
 		switch {
 		case err == nil:
 			rows = append(rows, row)
-		case !errors.Is(err, task.ErrNotFound) && !errors.Is(err, task.ErrDropped): // since it was listed
-			return err
+		case !errors.Is(err, task.ErrNotFound) && !errors.Is(err, task.ErrDropped):
+			return err // any other queue was dropped since it was listed
 		}
 	}
 	return c.print(map[string]any{"queues": rows}, func(w io.Writer) {
 		fmt.Fprintln(w, "QUEUE\tREADY\tDELAYED\tTAKEN\tBURIED\tHELD\tKEYS\t")
 		for _, r := range rows {
-			fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t", r.Name, r.Ready, r.Delayed, r.Taken, r.Buried, r.Held, r.Keys)
+			fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t", r.Name, r.Ready, r.Delayed, r.Taken,
+				r.Buried, r.Held, r.Keys)
 			if r.Paused {
 				fmt.Fprint(w, "paused")
 			}
@@ -113,7 +115,8 @@ func stats(ctx context.Context, c *call) error {
 		if r.Capacity > 0 {
 			capacity = fmt.Sprintf("%d, of which %d are used", r.Capacity, r.Counted)
 		}
-		fmt.Fprintf(w, "ready\t%d\ndelayed\t%d\ntaken\t%d\nburied\t%d\nheld\t%d\nkeys\t%d\ncapacity\t%s\npaused\t%v\n",
+		fmt.Fprintf(w,
+			"ready\t%d\ndelayed\t%d\ntaken\t%d\nburied\t%d\nheld\t%d\nkeys\t%d\ncapacity\t%s\npaused\t%v\n",
 			r.Ready, r.Delayed, r.Taken, r.Buried, r.Held, r.Keys, capacity, r.Paused)
 	})
 }
@@ -142,12 +145,15 @@ func keys(ctx context.Context, c *call) error {
 	}
 	rows := []keyRow{}
 	for _, k := range found {
-		rows = append(rows, keyRow{printable.Text(k.Key), k.Backlog, k.Taken, k.Buried, k.Paused, k.OldestAge, k.WaitsUntil})
+		rows = append(rows, keyRow{
+			printable.Text(k.Key), k.Backlog, k.Taken, k.Buried, k.Paused, k.OldestAge, k.WaitsUntil,
+		})
 	}
 	return c.print(map[string]any{"keys": rows}, func(w io.Writer) {
 		fmt.Fprintln(w, "KEY\tBACKLOG\tTAKEN\tBURIED\tOLDEST\t")
 		for _, r := range rows {
-			fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%v\t", r.Key, r.Backlog, r.Taken, r.Buried, r.Oldest.Round(time.Millisecond))
+			fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%v\t", r.Key, r.Backlog, r.Taken, r.Buried,
+				r.Oldest.Round(time.Millisecond))
 			switch {
 			case r.Paused:
 				fmt.Fprint(w, "paused")
@@ -190,9 +196,12 @@ type taskRow struct {
 
 func (c *call) row(i *task.Info, payload []byte) taskRow {
 	r := taskRow{
-		ID: i.ID, State: i.State.String(), Key: printable.Text(i.Key), Kind: given(i.Kind), UniqueKey: given(i.UniqueKey),
-		Group: given(i.Group), Priority: i.Priority, Cost: i.Cost, Attempts: i.Attempts, MaxAttempts: i.MaxAttempts,
-		TTR: i.TTR, Created: i.Created, ReadyAt: i.ReadyAt, Until: i.Until, Expires: i.Expires, Consumer: given(i.Consumer),
+		ID: i.ID, State: i.State.String(), Key: printable.Text(i.Key), Kind: given(i.Kind),
+		UniqueKey: given(i.UniqueKey),
+		Group:     given(i.Group), Priority: i.Priority, Cost: i.Cost, Attempts: i.Attempts,
+		MaxAttempts: i.MaxAttempts,
+		TTR:         i.TTR, Created: i.Created, ReadyAt: i.ReadyAt, Until: i.Until, Expires: i.Expires,
+		Consumer: given(i.Consumer),
 	}
 	for name, value := range i.Metadata {
 		if r.Metadata == nil {
@@ -234,7 +243,8 @@ func (c *call) printTasks(rows []taskRow) error {
 		fmt.Fprintln(w, header)
 		for _, r := range rows {
 			cells := []string{
-				strconv.FormatUint(uint64(r.ID), 10), r.State, r.Key, r.Kind, strconv.Itoa(r.Attempts), ago(r.Created), ago(r.Until), r.Error,
+				strconv.FormatUint(uint64(r.ID), 10), r.State, r.Key, r.Kind, strconv.Itoa(r.Attempts),
+				ago(r.Created), ago(r.Until), r.Error,
 			}
 			if c.payload {
 				cells = append(cells, r.text)
@@ -331,7 +341,8 @@ func history(ctx context.Context, c *call) error {
 	return c.print(map[string]any{"tasks": rows}, func(w io.Writer) {
 		fmt.Fprintln(w, "ID\tKEY\tKIND\tATTEMPTS\tPUT\tGONE\tOUTCOME\t")
 		for _, r := range rows {
-			fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", r.ID, r.Key, cmp.Or(r.Kind, "-"), r.Attempts, ago(r.Created), ago(r.At), r.Outcome, r.text)
+			fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", r.ID, r.Key, cmp.Or(r.Kind, "-"), r.Attempts,
+				ago(r.Created), ago(r.At), r.Outcome, r.text)
 		}
 	})
 }

@@ -90,20 +90,37 @@ var commands = []command{
 	{"stats", "QUEUE", "print the number of tasks in each state", "", stats},
 	{"keys", "QUEUE", "list the keys with the most tasks; reads all tasks", "limit paused", keys},
 	{"next", "QUEUE", "list the next tasks, in order", "limit", next},
-	{"list", "QUEUE", "list tasks in the order of their ids", "after group key kind limit payload reason soonest state", list},
+	{
+		"list", "QUEUE", "list tasks in the order of their ids",
+		"after group key kind limit payload reason soonest state", list,
+	},
 	{"peek", "QUEUE ID...", "print all fields of tasks", "payload", peek},
-	{"history", "QUEUE", "list tasks that are gone, where programs keep a History", "after limit payload", history},
-	{"kick", "QUEUE [ID...]", "make buried tasks ready: these, or those of -all, -key, -kind or -reason", "all key kind reason", kick},
+	{
+		"history", "QUEUE", "list tasks that are gone, where programs keep a History",
+		"after limit payload", history,
+	},
+	{
+		"kick", "QUEUE [ID...]",
+		"make buried tasks ready: these, or those of -all, -key, -kind or -reason",
+		"all key kind reason", kick,
+	},
 	{"bury", "QUEUE ID...", "bury tasks that no worker has", "force history reason", bury},
 	{
-		"delete", "QUEUE [ID...]", "delete tasks that no worker has: these, or those of -state, -key, -kind or -reason",
+		"delete", "QUEUE [ID...]",
+		"delete tasks that no worker has: these, or those of -state, -key, -kind or -reason",
 		"force history key kind reason state yes", remove,
 	},
 	{"pause", "QUEUE", "let no task be taken; with -key, no task of that key", "key", pause},
 	{"resume", "QUEUE", "end that", "key", resume},
 	{"drop", "QUEUE", "delete a queue, unless a task of it is taken", "history yes", drop},
-	{"serve", "[QUEUE...]", "show these queues, or all, on a page on localhost", "actions history payload port", serve},
-	{"completion", "SHELL", "print a script that completes commands and flags, for bash, zsh or fish", "", nil},
+	{
+		"serve", "[QUEUE...]", "show these queues, or all, on a page on localhost",
+		"actions history payload port", serve,
+	},
+	{
+		"completion", "SHELL",
+		"print a script that completes commands and flags, for bash, zsh or fish", "", nil,
+	},
 	{"version", "", "print the version of fairq", "", version},
 	{"help", "[COMMAND]", "list the commands and flags, or those of one command", "", nil},
 }
@@ -142,18 +159,25 @@ func (o *options) flags() *flag.FlagSet {
 	f := flag.NewFlagSet("fairq", flag.ContinueOnError)
 	f.SetOutput(io.Discard)
 	f.StringVar(&o.store, "store", "", "the `store`: sqlite:FILE, "+
-		"postgres://... or postgres:NAME=VALUE..., as in libpq, etcd://[USER:PASSWORD@]HOST:PORT,... or foundationdb:CLUSTERFILE; unless given, it is $FAIRQ_STORE")
-	f.StringVar(&o.prefix, "prefix", "", "what the programs give as Options.`Prefix` (sqlite, etcd), the bytes of Subspace (foundationdb) or Schema (postgres)")
+		"postgres://... or postgres:NAME=VALUE..., as in libpq, etcd://[USER:PASSWORD@]HOST:PORT,... "+
+		"or foundationdb:CLUSTERFILE; unless given, it is $FAIRQ_STORE")
+	f.StringVar(&o.prefix, "prefix", "",
+		"what the programs give as Options.`Prefix` (sqlite, etcd), the bytes of Subspace "+
+			"(foundationdb) or Schema (postgres)")
 	f.BoolVar(&o.json, "json", false, "print JSON")
-	f.DurationVar(&o.history, "history", 0, "what the programs give as Options.History: deleted tasks are remembered for that `time`")
+	f.DurationVar(&o.history, "history", 0,
+		"what the programs give as Options.History: deleted tasks are remembered for that `time`")
 	f.Uint64Var(&o.after, "after", 0, "only tasks with greater ids than this `id`")
 	f.StringVar(&o.group, "group", "", "only tasks of this `group`")
-	f.Func("key", "only what has this `key`; in quotes, with escapes as in Go, if it begins with a quote", text(&o.key))
+	f.Func("key",
+		"only what has this `key`; in quotes, with escapes as in Go, if it begins with a quote",
+		text(&o.key))
 	f.Func("kind", "only tasks of this `kind`; in quotes as a key", text(&o.kind))
 	f.IntVar(&o.limit, "limit", 20, "how many to list, a `number` from 1 to 10000")
 	f.BoolVar(&o.payload, "payload", false, "show payloads, which may be private")
-	f.BoolVar(&o.soonest, "soonest", false, "with -state delayed or buried: tasks in the order in which they are due, or kicked")
-	f.Func("state", "only tasks in this `state`: ready, delayed, taken, buried or held", func(name string) error {
+	f.BoolVar(&o.soonest, "soonest", false,
+		"with -state delayed or buried: tasks in the order in which they are due, or kicked")
+	setState := func(name string) error {
 		for s := task.Ready; s <= task.Held; s++ {
 			if s.String() == name {
 				o.state = s
@@ -161,12 +185,15 @@ func (o *options) flags() *flag.FlagSet {
 			}
 		}
 		return errors.New("it must be ready, delayed, taken, buried or held")
-	})
+	}
+	f.Func("state", "only tasks in this `state`: ready, delayed, taken, buried or held", setState)
 	f.BoolVar(&o.all, "all", false, "all buried tasks")
 	f.BoolVar(&o.force, "force", false, "even if a worker has the task; the worker loses its lease")
-	f.BoolVar(&o.yes, "yes", false, "delete the tasks of a queue with it, or those that -state, -key, -kind or -reason name")
+	f.BoolVar(&o.yes, "yes", false,
+		"delete the tasks of a queue with it, or those that -state, -key, -kind or -reason name")
 	f.BoolVar(&o.paused, "paused", false, "only the keys that are paused")
-	f.StringVar(&o.reason, "reason", "", "the `text` that is recorded with tasks that are buried, or else is in the error of the tasks")
+	f.StringVar(&o.reason, "reason", "",
+		"the `text` that is recorded with tasks that are buried, or else is in the error of the tasks")
 	f.BoolVar(&o.actions, "actions", false, "let the page kick, bury, delete, pause and resume")
 	f.IntVar(&o.port, "port", 7474, "the `port` of the page; 0 means a free one")
 	return f
@@ -252,7 +279,8 @@ func (c *call) check(f *flag.FlagSet) (err error) {
 			err = usage("%s has no flag -%s", c.command.name, f.Name)
 		}
 	})
-	least, most := strings.Count(" "+c.command.args, " Q")+strings.Count(" "+c.command.args, " S")+strings.Count(c.command.args, " I"), 1
+	args := " " + c.command.args
+	least, most := strings.Count(args, " Q")+strings.Count(args, " S")+strings.Count(args, " I"), 1
 	if strings.Contains(c.command.args, "...") {
 		most = len(c.args)
 	} else if c.command.args == "" {
@@ -297,7 +325,8 @@ func help(out io.Writer, one *command) {
 	f := new(options).flags()
 	f.SetOutput(out)
 	if one != nil {
-		fmt.Fprintf(out, "    fairq [flags] %s\n\n%s.\n\nFlags:\n\n", strings.TrimSpace(one.name+" "+one.args), one.does)
+		fmt.Fprintf(out, "    fairq [flags] %s\n\n%s.\n\nFlags:\n\n",
+			strings.TrimSpace(one.name+" "+one.args), one.does)
 		own := flag.NewFlagSet("", flag.ContinueOnError)
 		own.SetOutput(out)
 		for _, name := range one.all() {
@@ -323,7 +352,8 @@ Commands:
 		fmt.Fprintf(w, "  %s %s\t%s\n", c.name, c.args, does)
 	}
 	w.Flush()
-	fmt.Fprintf(out, "\nFlags, of all commands -%s, the others as told above:\n\n", strings.ReplaceAll(common, " ", ", -"))
+	fmt.Fprintf(out, "\nFlags, of all commands -%s, the others as told above:\n\n",
+		strings.ReplaceAll(common, " ", ", -"))
 	f.PrintDefaults()
 	fmt.Fprint(out, `
 A key, kind, or queue that does not print is shown in quotes, with escapes as in Go.
@@ -347,7 +377,8 @@ func version(_ context.Context, c *call) error {
 	return c.print(map[string]string{"version": v}, func(w io.Writer) { fmt.Fprintln(w, "fairq", v) })
 }
 
-// completion prints a script. The names of queues are not completed: to ask a store for each takes time.
+// completion prints a script. It does not complete the names of queues, because reading them from
+// the store takes time.
 func (c *call) completion() error {
 	var names []string
 	flags := map[string]string{}
@@ -360,10 +391,12 @@ func (c *call) completion() error {
 	}
 	switch c.args[0] {
 	case "fish":
-		fmt.Fprintf(c.out, "complete -c fairq -f -n __fish_use_subcommand -a '%s'\n", strings.Join(names, " "))
+		fmt.Fprintf(c.out, "complete -c fairq -f -n __fish_use_subcommand -a '%s'\n",
+			strings.Join(names, " "))
 		for _, name := range names {
 			for _, f := range strings.Fields(flags[name]) {
-				fmt.Fprintf(c.out, "complete -c fairq -f -n '__fish_seen_subcommand_from %s' -o %s\n", name, f[1:])
+				fmt.Fprintf(c.out,
+					"complete -c fairq -f -n '__fish_seen_subcommand_from %s' -o %s\n", name, f[1:])
 			}
 		}
 		return nil
@@ -373,10 +406,14 @@ func (c *call) completion() error {
 	default:
 		return usage("the shell is %s; it must be bash, zsh or fish", printable.Text(c.args[0]))
 	}
-	fmt.Fprintf(c.out, "_fairq() {\n\tlocal words=%q\n\tcase ${COMP_WORDS[1]} in\n", strings.Join(names, " "))
+	fmt.Fprintf(c.out, "_fairq() {\n\tlocal words=%q\n\tcase ${COMP_WORDS[1]} in\n",
+		strings.Join(names, " "))
 	for _, name := range names {
-		fmt.Fprintf(c.out, "\t%s) ((COMP_CWORD > 1)) && words=%q ;;\n", name, strings.TrimSpace(flags[name]))
+		fmt.Fprintf(c.out, "\t%s) ((COMP_CWORD > 1)) && words=%q ;;\n", name,
+			strings.TrimSpace(flags[name]))
 	}
-	fmt.Fprint(c.out, "\tesac\n\tCOMPREPLY=($(compgen -W \"$words\" -- \"${COMP_WORDS[COMP_CWORD]}\"))\n}\ncomplete -F _fairq fairq\n")
+	fmt.Fprint(c.out,
+		"\tesac\n\tCOMPREPLY=($(compgen -W \"$words\" -- "+
+			"\"${COMP_WORDS[COMP_CWORD]}\"))\n}\ncomplete -F _fairq fairq\n")
 	return nil
 }

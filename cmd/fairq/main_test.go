@@ -83,7 +83,9 @@ func work(url string, in io.Reader, out io.Writer) error {
 	}()
 	var o outcome
 	for i := 0; ctx.Err() == nil; i++ {
-		if _, err := busy.Put(context.Background(), fmt.Sprint("user ", i%3), job{fmt.Sprint(i)}, task.PutOptions{}); err != nil {
+		_, err := busy.Put(context.Background(), fmt.Sprint("user ", i%3), job{fmt.Sprint(i)},
+			task.PutOptions{})
+		if err != nil {
 			return err
 		}
 		t, ok, err := busy.TryTake(context.Background())
@@ -114,16 +116,23 @@ func forWork(ctx context.Context, url string) (store, error) {
 	if path, ok := strings.CutPrefix(url, "sqlite:"); ok {
 		return opened(sqlite.Open(ctx, path, &sqlite.Options{Prefix: "test_"}))
 	}
-	return opened(postgres.Open(ctx, strings.TrimPrefix(url, "postgres:"), &postgres.Options{Schema: "test_"}))
+	return opened(postgres.Open(ctx, strings.TrimPrefix(url, "postgres:"),
+		&postgres.Options{Schema: "test_"}))
 }
 
 // hostile is a key that would do things to a terminal.
 const hostile = "<b>\x1b[2J\xff"
 
-// prepare makes seven tasks: ready, delayed, buried, buried, taken, taken, and one of a hostile key.
+// prepare makes seven tasks: ready, delayed, two buried, two taken, and one of a hostile key.
 func prepare(ctx context.Context, q *task.Queue[job]) (ids []task.ID, err error) {
 	for i, o := range []task.PutOptions{
-		{}, {Delay: time.Hour}, {Kind: "mail"}, {}, {}, {}, {UniqueKey: "x", Group: "g", Metadata: map[string]string{"trace": "a\n"}},
+		{},
+		{Delay: time.Hour},
+		{Kind: "mail"},
+		{},
+		{},
+		{},
+		{UniqueKey: "x", Group: "g", Metadata: map[string]string{"trace": "a\n"}},
 	} {
 		key := fmt.Sprint("user ", i+1)
 		if o.Group != "" {
@@ -185,8 +194,8 @@ func (r result) json() (v map[string]any) {
 	return v
 }
 
-// launch starts the worker. It returns the ids of the tasks of the queue "still" from index 1 on, and
-// a function that ends the worker and returns its outcome.
+// launch starts the worker. It returns the ids of the tasks of the queue "still" from index 1 on,
+// and a function that ends the worker and returns its outcome.
 func launch(t *testing.T, url string) (ids []string, end func() outcome) {
 	program, err := os.Executable()
 	require.NoError(t, err)
@@ -215,7 +224,9 @@ func launch(t *testing.T, url string) (ids []string, end func() outcome) {
 // onStores runs a test with each store that several processes can use, while another one works.
 func onStores(t *testing.T, test func(t *testing.T, id []string, end func() outcome)) {
 	for name, url := range map[string]func(*testing.T) string{
-		"sqlite":   func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "tasks.db") },
+		"sqlite": func(t *testing.T) string {
+			return "sqlite:" + filepath.Join(t.TempDir(), "tasks.db")
+		},
 		"postgres": func(t *testing.T) string { return "postgres:" + pgtest.Shared(t).Database(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -232,14 +243,18 @@ const prefix = "-prefix=test_"
 func TestLook(t *testing.T) {
 	onStores(t, func(t *testing.T, id []string, end func() outcome) {
 		cli(t, prefix, "stats", "still").prints("" +
-			"ready     1\ndelayed   1\ntaken     2\nburied    2\nheld      1\nkeys      7\ncapacity  100, of which 7 are used\npaused    false\n")
+			"ready     1\ndelayed   1\ntaken     2\nburied    2\nheld      1\nkeys      7\ncapacity  " +
+			"100, of which 7 are used\npaused    false\n")
 		require.Equal(t, map[string]any{
-			"name": "still", "ready": 1.0, "delayed": 1.0, "taken": 2.0, "buried": 2.0, "held": 1.0, "keys": 7.0,
+			"name": "still", "ready": 1.0, "delayed": 1.0, "taken": 2.0, "buried": 2.0,
+			"held": 1.0, "keys": 7.0,
 			"counted": 7.0, "capacity": 100.0, "paused": false,
 		}, cli(t, prefix, "-json", "stats", "still").json())
 
 		r := cli(t, prefix, "queues")
-		require.Regexp(t, `^QUEUE +READY +DELAYED +TAKEN +BURIED +HELD +KEYS *\nbusy +\d.*\nstill +1 +1 +2 +2 +1 +7 *\n$`, r.out)
+		require.Regexp(t,
+			`^QUEUE +READY +DELAYED +TAKEN +BURIED +HELD +KEYS *\nbusy +\d.*\nstill +1 +1 +2 +2 +1 +7 *\n$`,
+			r.out)
 
 		r = cli(t, prefix, "keys", "-limit", "2", "still")
 		require.Equal(t, 3, strings.Count(r.out, "\n"), r.out)
@@ -248,7 +263,8 @@ func TestLook(t *testing.T) {
 
 		r = cli(t, prefix, "list", "still", "-state", "buried")
 		require.Regexp(t, `^ID +STATE +KEY +KIND +ATTEMPTS +PUT +UNTIL +ERROR *\n`+
-			id[3]+` +buried +user 3 +mail +1 +\S+ ago +- +"job 3\\nfailed" *\n`+id[4]+` +buried +user 4 +- +1 .*\n$`, r.out)
+			id[3]+` +buried +user 3 +mail +1 +\S+ ago +- +"job 3\\nfailed" *\n`+id[4]+
+			` +buried +user 4 +- +1 .*\n$`, r.out)
 		r = cli(t, prefix, "list", "still", "-payload", "-kind=mail")
 		require.Contains(t, r.out, `{"Text":"job 3"}`)
 		require.NotContains(t, cli(t, prefix, "list", "still").out, "job 1", "payloads are private")
@@ -258,9 +274,11 @@ func TestLook(t *testing.T) {
 		require.NotContains(t, r.out, "\x1b")
 		require.Equal(t, cli(t, prefix, "list", "still", "-group", "g", "-json").out,
 			cli(t, prefix, "list", "still", "-key", `"<b>\x1b[2J\xff"`, "-json").out)
-		require.Regexp(t, `^ID .*\n`+id[3]+` .*\n$`, cli(t, prefix, "list", "-state=buried", "still", "-soonest", "-limit=1").out)
+		require.Regexp(t, `^ID .*\n`+id[3]+` .*\n$`,
+			cli(t, prefix, "list", "-state=buried", "still", "-soonest", "-limit=1").out)
 
-		row := cli(t, prefix, "peek", "still", id[7], "-json", "-payload").json()["tasks"].([]any)[0].(map[string]any)
+		row := cli(t, prefix, "peek", "still", id[7], "-json",
+			"-payload").json()["tasks"].([]any)[0].(map[string]any)
 		require.Equal(t, id[7], row["id"])
 		require.Equal(t, "held", row["state"])
 		require.Equal(t, "x", row["unique_key"])
@@ -268,7 +286,9 @@ func TestLook(t *testing.T) {
 		require.Equal(t, map[string]any{"Text": "job 7"}, row["payload"])
 		r = cli(t, prefix, "peek", "still", id[2], id[7], "999999", "-payload")
 		r.fails(notFound, "task: not found: task 999999")
-		require.Regexp(t, `^id +`+id[2]+`\nstate +delayed\nkey +user 2\n(?s:.*)until +\S+ +\(in (59m|1h)\S+\)\npayload +\{"Text":"job 2"\}\n\nid +`+id[7]+`\n(?s:.*)\nmetadata trace +"a\\n"\n$`, r.out)
+		require.Regexp(t,
+			`^id +`+id[2]+`\nstate +delayed\nkey +user 2\n(?s:.*)until +\S+ +\(in (59m|1h)\S+\)\n`+
+				`payload +\{"Text":"job 2"\}\n\nid +`+id[7]+`\n(?s:.*)\nmetadata trace +"a\\n"\n$`, r.out)
 
 		r = cli(t, prefix, "next", "still")
 		require.Regexp(t, `^ID .*\n`+id[1]+` +ready +user 1 .*\n$`, r.out)
@@ -279,13 +299,16 @@ func TestLook(t *testing.T) {
 func TestChange(t *testing.T) {
 	onStores(t, func(t *testing.T, id []string, end func() outcome) {
 		cli(t, prefix, "kick", "still", id[3]).prints("kicked: 1\n")
-		cli(t, prefix, "kick", "still", id[3], id[4]).fails(notFound, "task: not found: task "+id[3]+" among those that are buried")
-		cli(t, prefix, "bury", "still", id[1], id[5], "-reason", "for now").fails(failed, "task "+id[5]+": task: task is taken; -force does it all the same")
+		cli(t, prefix, "kick", "still", id[3], id[4]).fails(notFound,
+			"task: not found: task "+id[3]+" among those that are buried")
+		cli(t, prefix, "bury", "still", id[1], id[5], "-reason", "for now").fails(failed,
+			"task "+id[5]+": task: task is taken; -force does it all the same")
 		require.Contains(t, cli(t, prefix, "peek", "still", id[1]).out, "for now")
 		cli(t, prefix, "bury", "still", id[5], "-force").prints("buried: 1\n")
 		cli(t, prefix, "kick", "still", "-key", "user 1").prints("kicked: 1\n")
 		cli(t, prefix, "kick", "still", "-kind", "none").prints("kicked: 0\n")
-		require.Equal(t, map[string]any{"done": 1.0}, cli(t, prefix, "kick", "still", "-all", "-json").json())
+		require.Equal(t, map[string]any{"done": 1.0},
+			cli(t, prefix, "kick", "still", "-all", "-json").json())
 		cli(t, prefix, "delete", "still", id[6]).fails(failed, "task is taken")
 		cli(t, prefix, "delete", "still", id[6], id[7], "-force").prints("deleted: 2\n")
 		cli(t, prefix, "pause", "still").prints("paused: 1\n")
@@ -315,16 +338,21 @@ func TestChange(t *testing.T) {
 		require.Positive(t, o.Worked)
 		require.Equal(t, 100, o.Still.Capacity)
 		cli(t, prefix, "drop", "still", "-yes").prints("dropped: 1\n")
-		cli(t, prefix, "stats", "still").fails(notFound, "task: not found: queue still; there are: busy\n")
+		cli(t, prefix, "stats", "still").fails(notFound,
+			"task: not found: queue still; there are: busy\n")
 	})
 }
 
 // A queue that does not exist is not made, and neither is a store.
 func TestNothingIsMade(t *testing.T) {
 	onStores(t, func(t *testing.T, id []string, end func() outcome) {
-		for _, command := range []string{"stats", "keys", "next", "list", "pause", "resume", "drop", "serve", "peek 1", "kick 1", "bury 1", "delete 1"} {
+		for _, command := range []string{
+			"stats", "keys", "next", "list", "pause", "resume", "drop", "serve", "peek 1", "kick 1",
+			"bury 1", "delete 1",
+		} {
 			name, id, _ := strings.Cut(command, " ")
-			cli(t, append([]string{prefix, name, "stlil"}, strings.Fields(id)...)...).fails(notFound, "queue stlil; there are: busy, still\n")
+			cli(t, append([]string{prefix, name, "stlil"}, strings.Fields(id)...)...).fails(notFound,
+				"queue stlil; there are: busy, still\n")
 		}
 		require.Len(t, cli(t, prefix, "queues", "-json").json()["queues"], 2)
 		cli(t, "-prefix=other_", "queues").fails(failed, "")

@@ -9,5 +9,6 @@ import (
 
 func openFoundationDB(context.Context, string, *options) (store, error) {
 	return nil, errors.New(
-		"this program was built without FoundationDB's client library: it needs cgo, and -tags foundationdb")
+		"this program was built without FoundationDB's client library: it needs cgo, " +
+			"and -tags foundationdb")
 }

@@ -113,7 +113,8 @@ func (c *call) sources(ctx context.Context, all map[string]*shown) ([]*monitor.S
 	}
 	for _, name := range names {
 		if all[name] == nil && printable.CheckName(name) != nil {
-			fmt.Fprintf(c.errOut, "fairq: queue %s is left out: a page cannot have this name\n", printable.Text(name))
+			fmt.Fprintf(c.errOut, "fairq: queue %s is left out: a page cannot have this name\n",
+				printable.Text(name))
 			all[name] = &shown{}
 		}
 		if all[name] == nil {

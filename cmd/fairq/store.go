@@ -36,19 +36,22 @@ func openStore(ctx context.Context, o *options) (store, error) {
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("there is no file %s", printable.Text(path))
 		}
-		return opened(sqlite.Open(ctx, path, &sqlite.Options{Prefix: o.prefix, History: o.history, KeepSchema: true}))
+		return opened(sqlite.Open(ctx, path,
+			&sqlite.Options{Prefix: o.prefix, History: o.history, KeepSchema: true}))
 	case "postgres", "postgresql":
 		connection := o.store
 		if !strings.HasPrefix(rest, "//") {
 			connection = rest
 		}
-		return opened(postgres.Open(ctx, connection, &postgres.Options{Schema: o.prefix, MaxConns: 2, History: o.history, KeepSchema: true}))
+		return opened(postgres.Open(ctx, connection,
+			&postgres.Options{Schema: o.prefix, MaxConns: 2, History: o.history, KeepSchema: true}))
 	case "foundationdb":
 		return openFoundationDB(ctx, rest, o)
 	case "etcd":
 		return openEtcd(ctx, o)
 	}
-	return nil, usage("the store is %s; it must begin with sqlite:, postgres://, etcd:// or foundationdb:", printable.Text(o.store))
+	return nil, usage("the store is %s; it must begin with sqlite:, postgres://, "+
+		"etcd:// or foundationdb:", printable.Text(o.store))
 }
 
 // opened makes no store a nil one.
@@ -69,7 +72,8 @@ func openEtcd(ctx context.Context, o *options) (store, error) {
 	}
 	u, err := url.Parse("etcd://" + user + "@host")
 	if err != nil || hosts == "" || strings.Contains(hosts, "/") {
-		return nil, usage("the store is an etcd:// that makes no sense; it must be etcd://[USER:PASSWORD@]HOST:PORT,...")
+		return nil, usage("the store is an etcd:// that makes no sense; it must be " +
+			"etcd://[USER:PASSWORD@]HOST:PORT,...")
 	}
 	config := clientv3.Config{
 		Endpoints: strings.Split(hosts, ","), DialTimeout: dialTimeout, Logger: zap.NewNop(),
@@ -80,7 +84,8 @@ func openEtcd(ctx context.Context, o *options) (store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := etcd.Open(ctx, client, &etcd.Options{Prefix: o.prefix, History: o.history, KeepSchema: true})
+	s, err := etcd.Open(ctx, client,
+		&etcd.Options{Prefix: o.prefix, History: o.history, KeepSchema: true})
 	if err != nil {
 		client.Close()
 		return nil, err

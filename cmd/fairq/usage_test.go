@@ -25,15 +25,16 @@ import (
 func TestUsage(t *testing.T) {
 	t.Setenv("FAIRQ_STORE", "")
 	for line, want := range map[string]string{
-		"":                            "which command?",
-		"explode":                     "there is no command explode",
-		"stats":                       `stats has 0 arguments; it is "stats QUEUE"`,
-		"stats a b":                   `stats has 2 arguments; it is "stats QUEUE"`,
-		"queues a":                    `queues has 1 arguments; it is "queues"`,
-		"peek a":                      `peek has 1 arguments; it is "peek QUEUE ID..."`,
-		"stats a":                     "which store? Name it with -store or in FAIRQ_STORE",
-		"stats a -force":              "stats has no flag -force",
-		"stats a -store x":            "the store is x; it must begin with sqlite:, postgres://, etcd:// or foundationdb:",
+		"":               "which command?",
+		"explode":        "there is no command explode",
+		"stats":          `stats has 0 arguments; it is "stats QUEUE"`,
+		"stats a b":      `stats has 2 arguments; it is "stats QUEUE"`,
+		"queues a":       `queues has 1 arguments; it is "queues"`,
+		"peek a":         `peek has 1 arguments; it is "peek QUEUE ID..."`,
+		"stats a":        "which store? Name it with -store or in FAIRQ_STORE",
+		"stats a -force": "stats has no flag -force",
+		"stats a -store x": "the store is x; it must begin with sqlite:, postgres://, " +
+			"etcd:// or foundationdb:",
 		"stats a -store etcd://":      "must be etcd://[USER:PASSWORD@]HOST:PORT",
 		"stats a -store etcd://a:1/b": "must be etcd://[USER:PASSWORD@]HOST:PORT",
 		"list a -limit 0":             "-limit is 0; it must be 1 to 10000",
@@ -71,14 +72,16 @@ func TestUsage(t *testing.T) {
 		}
 	}
 	if bash, err := exec.LookPath("bash"); err == nil {
-		script := cli(t, "completion", "bash").out + "COMP_WORDS=(fairq keys -p) COMP_CWORD=2; _fairq; echo ${COMPREPLY[@]}"
+		script := cli(t, "completion", "bash").out +
+			"COMP_WORDS=(fairq keys -p) COMP_CWORD=2; _fairq; echo ${COMPREPLY[@]}"
 		out, err := exec.CommandContext(t.Context(), bash, "-c", script).Output()
 		require.NoError(t, err)
 		require.Equal(t, "-prefix -paused\n", string(out))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	require.Equal(t, failed, run(ctx, []string{"-store", "etcd://127.0.0.1:1", "queues"}, io.Discard, io.Discard))
+	require.Equal(t, failed,
+		run(ctx, []string{"-store", "etcd://127.0.0.1:1", "queues"}, io.Discard, io.Discard))
 	cli(t, "-store", "postgres://127.0.0.1:1/x", "queues").fails(failed, "127.0.0.1")
 	cli(t, "-store", "foundationdb:", "queues").fails(failed, "-tags foundationdb")
 }
@@ -105,7 +108,8 @@ func TestArguments(t *testing.T) {
 	s, id := newStore(t)
 	require.NoError(t, s.Close())
 	cli(t, "kick", "-all", "--", `mail/"send"`).prints("kicked: 1\n")
-	cli(t, "list", `mail/"send`, "-after", id).fails(notFound, `queue mail/"send; there are: mail/"send"`)
+	cli(t, "list", `mail/"send`, "-after", id).fails(notFound,
+		`queue mail/"send; there are: mail/"send"`)
 	require.Contains(t, cli(t, "list", `mail/"send"`, "-after", id, "-payload").out, `"\"to b\""`)
 	cli(t, "list", "x", "-soonest").fails(misused, "-soonest is for -state delayed or buried")
 	cli(t, "kick", "x").fails(misused, "kick which tasks?")
@@ -114,7 +118,8 @@ func TestArguments(t *testing.T) {
 	cli(t, "kick", "x", "1", "-all").fails(misused, "either by ids, or by -all")
 	cli(t, "peek", `"x`, "1").fails(misused, "the queue \"\\\"x\" begins with a quote")
 	for _, command := range []string{"peek", "kick", "bury", "delete"} {
-		cli(t, command, `mail/"send"`, "0").fails(misused, "the id is 0; it must be a whole number from 1")
+		cli(t, command, `mail/"send"`, "0").fails(misused,
+			"the id is 0; it must be a whole number from 1")
 	}
 }
 
@@ -187,7 +192,8 @@ func TestServe(t *testing.T) {
 	cli(t, "serve", `mail/"send"`, "other").fails(notFound, "queue other; there are: ")
 }
 
-// Tasks are kicked and deleted by key, kind, state and reason; paused keys and the history are listed.
+// Tasks are kicked and deleted by key, kind, state and reason; paused keys and the history are
+// listed.
 func TestMany(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tasks.db")
 	t.Setenv("FAIRQ_STORE", "sqlite:"+file)
@@ -196,20 +202,27 @@ func TestMany(t *testing.T) {
 	q, err := task.Open[string](t.Context(), s, "mails", nil)
 	require.NoError(t, err)
 	for i := range 40 {
-		id, err := q.Put(t.Context(), fmt.Sprint("user ", i%2), "", task.PutOptions{Kind: []string{"", "news"}[i/20]})
+		id, err := q.Put(t.Context(), fmt.Sprint("user ", i%2), "",
+			task.PutOptions{Kind: []string{"", "news"}[i/20]})
 		require.NoError(t, err)
 		if i%4 < 2 {
-			require.NoError(t, q.Bury(t.Context(), id, fmt.Errorf("%s %d", []string{"timed out", "no mailbox"}[i%2], i)))
+			require.NoError(t,
+				q.Bury(t.Context(), id, fmt.Errorf("%s %d", []string{"timed out", "no mailbox"}[i%2], i)))
 		}
 	}
 	require.NoError(t, q.PauseKey(t.Context(), "nobody"))
 	require.NoError(t, s.Close())
-	require.Equal(t, 2, strings.Count(cli(t, "keys", "mails", "-paused").out, "\n"), "the head and nobody")
-	cli(t, "delete", "mails", "-key", "user 0", "-state", "buried").fails(failed, "these are 10 tasks; -yes deletes them")
-	cli(t, "delete", "mails", "-key", "user 0", "-kind", "news", "-state", "buried", "-yes", "-history=1h").prints("deleted: 5\n")
+	require.Equal(t, 2, strings.Count(cli(t, "keys", "mails", "-paused").out, "\n"),
+		"the head and nobody")
+	cli(t, "delete", "mails", "-key", "user 0", "-state", "buried").fails(failed,
+		"these are 10 tasks; -yes deletes them")
+	cli(t, "delete", "mails", "-key", "user 0", "-kind", "news", "-state", "buried", "-yes",
+		"-history=1h").prints("deleted: 5\n")
 	out := cli(t, "list", "mails", "-reason", "mailbox", "-limit", "3").out
-	require.Equal(t, []int{4, 3}, []int{strings.Count(out, "\n"), strings.Count(out, "no mailbox")}, out)
-	cli(t, "list", "mails", "-reason", "x", "-soonest", "-state", "buried").fails(misused, "do not go together")
+	require.Equal(t, []int{4, 3},
+		[]int{strings.Count(out, "\n"), strings.Count(out, "no mailbox")}, out)
+	cli(t, "list", "mails", "-reason", "x", "-soonest", "-state", "buried").fails(misused,
+		"do not go together")
 	cli(t, "kick", "mails", "-reason", "timed").prints("kicked: 5\n")
 	cli(t, "delete", "mails", "-reason", "mailbox 1", "-yes").prints("deleted: 3\n")
 	require.Contains(t, cli(t, "stats", "mails").out, "buried    7\n")
@@ -280,9 +293,12 @@ func TestServeHostileNames(t *testing.T) {
 	go func() { run(ctx, []string{"serve", "-port=0"}, w, w) }()
 	lines := bufio.NewScanner(r)
 	require.True(t, lines.Scan())
-	require.Equal(t, `fairq: queue "a\x1b[2J" is left out: a page cannot have this name`, lines.Text())
+	require.Equal(t,
+		`fairq: queue "a\x1b[2J" is left out: a page cannot have this name`, lines.Text())
 	require.True(t, lines.Scan())
-	_, body := ask(t, request(t, http.MethodGet, regexp.MustCompile(`http://\S+/`).FindString(lines.Text())+"v1/queues"))
+	_, body := ask(t,
+		request(t, http.MethodGet,
+			regexp.MustCompile(`http://\S+/`).FindString(lines.Text())+"v1/queues"))
 	require.Contains(t, body, `mail/\"send\"`)
 	cancel()
 }

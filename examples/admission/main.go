@@ -66,7 +66,9 @@ func main() {
 // run prints a table, and returns its p99 of light tenants.
 func run(out io.Writer, length time.Duration) (p99 []time.Duration, err error) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "%d light tenants, beside one with %d connections\tp50\tp99\trequests of the heavy one\n", light, heavy)
+	fmt.Fprintf(w,
+		"%d light tenants, beside one with %d connections\tp50\tp99\trequests of the heavy one\n", light,
+		heavy)
 	for _, g := range gates {
 		times, served := measure(g.gate, length)
 		if len(times) == 0 {
@@ -82,7 +84,9 @@ func run(out io.Writer, length time.Duration) (p99 []time.Duration, err error) {
 
 // measure returns how long the requests of light tenants took, and how many requests of the heavy
 // one were done.
-func measure(gate func(http.Handler) http.Handler, length time.Duration) (times []time.Duration, served int) {
+func measure(
+	gate func(http.Handler) http.Handler, length time.Duration,
+) (times []time.Duration, served int) {
 	var active atomic.Int32
 	server := httptest.NewServer(gate(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		took := quick

@@ -90,7 +90,8 @@ func parse(args []string, help io.Writer) (config, error) {
 	case c.workers < 1 || c.workers > 10_000:
 		return c, fmt.Errorf("-workers is %d; the limits are 1 and 10000", c.workers)
 	case c.keep < time.Second:
-		return c, fmt.Errorf("-keep is %v; it must be a second at least, or a short pause of the process costs it its jobs", c.keep)
+		return c, fmt.Errorf("-keep is %v; it must be a second at least, or a short pause of the "+
+			"process costs it its jobs", c.keep)
 	case c.grace < 0:
 		return c, fmt.Errorf("-grace is %v; it must not be negative", c.grace)
 	}

@@ -73,7 +73,8 @@ func launch(t *testing.T, args ...string) *process {
 		defer close(p.ended)
 		for lines := bufio.NewScanner(output); lines.Scan(); {
 			p.log.WriteString(lines.Text() + "\n")
-			if match := regexp.MustCompile(`msg=listening addr=(\S+)`).FindStringSubmatch(lines.Text()); match != nil {
+			match := regexp.MustCompile(`msg=listening addr=(\S+)`).FindStringSubmatch(lines.Text())
+			if match != nil {
 				addr <- match[1]
 			}
 		}

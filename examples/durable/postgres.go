@@ -50,7 +50,8 @@ func (d *inPostgres) place(ctx context.Context, n name, o order,
 ) (added bool, err error) {
 	err = d.tasks.InTx(ctx, d.db, func(ctx context.Context, tx pgx.Tx) error {
 		result, err := tx.Exec(ctx,
-			"INSERT INTO orders (tenant, job, text, rounds, ordered) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING",
+			"INSERT INTO orders (tenant, job, text, rounds, ordered) VALUES ($1, $2, $3, $4, $5) "+
+				"ON CONFLICT DO NOTHING",
 			n.Tenant, n.Job, o.Text, o.Rounds, o.Ordered)
 		if added = result.RowsAffected() > 0; err != nil || !added {
 			return err

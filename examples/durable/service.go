@@ -190,7 +190,8 @@ func nameOf(r *http.Request) (name, error) {
 		}
 		for _, c := range []byte(text) {
 			if c <= ' ' || c > '~' || c == '/' {
-				return n, errors.New("the header X-Tenant and the name of the job must be printable ASCII without slashes")
+				return n, errors.New("the header X-Tenant and the name of the job must be " +
+					"printable ASCII without slashes")
 			}
 		}
 	}

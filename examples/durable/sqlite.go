@@ -50,7 +50,8 @@ func (d *inSQLite) place(ctx context.Context, n name, o order,
 ) (added bool, err error) {
 	err = d.tasks.InTx(ctx, d.db, func(ctx context.Context, tx *sql.Tx) error {
 		result, err := tx.ExecContext(ctx,
-			"INSERT INTO orders (tenant, job, text, rounds, ordered) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+			"INSERT INTO orders (tenant, job, text, rounds, ordered) VALUES (?, ?, ?, ?, ?) "+
+				"ON CONFLICT DO NOTHING",
 			n.Tenant, n.Job, o.Text, o.Rounds, o.Ordered.UnixNano())
 		if err != nil {
 			return err

@@ -31,7 +31,8 @@ func TestProgram(t *testing.T) {
 	}()
 	lines := bufio.NewScanner(output)
 	require.True(t, lines.Scan())
-	url := "http://" + regexp.MustCompile(`msg=listening addr=(\S+)`).FindStringSubmatch(lines.Text())[1]
+	url := "http://" +
+		regexp.MustCompile(`msg=listening addr=(\S+)`).FindStringSubmatch(lines.Text())[1]
 	rest := make(chan string, 1)
 	go func() {
 		var all strings.Builder

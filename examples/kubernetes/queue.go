@@ -32,7 +32,9 @@ func (q *fair[T]) Pop() T {
 // takes that function as controller.Options.NewQueue:
 //
 //	newQueue(func(r reconcile.Request) string { return r.Namespace })
-func newQueue[T comparable](key func(T) string) func(string, workqueue.TypedRateLimiter[T]) workqueue.TypedRateLimitingInterface[T] {
+func newQueue[T comparable](
+	key func(T) string,
+) func(string, workqueue.TypedRateLimiter[T]) workqueue.TypedRateLimitingInterface[T] {
 	return func(name string,
 		limiter workqueue.TypedRateLimiter[T],
 	) workqueue.TypedRateLimitingInterface[T] {

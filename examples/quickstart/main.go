@@ -39,7 +39,7 @@ func serve(queue *fairq.FairQueue[string, job]) {
 
 func push(queue *fairq.FairQueue[string, job], j job) {
 	if err := queue.Push(j); err != nil {
-		fmt.Println("push:", j.user, j.number, "is refused:", err)
+		fmt.Printf("push: %s %d is refused:\n  %v\n", j.user, j.number, err)
 		return
 	}
 	fmt.Println("push:", j.user, j.number)

@@ -22,8 +22,10 @@ func Example() {
 	// push: alice 1
 	// push: alice 2
 	// push: alice 3
-	// push: alice 4 is refused: fairq: full for this key: it holds 3, and its share, which shrinks as others come, is 2 now
-	// push: alice 5 is refused: fairq: full for this key: it holds 3, and its share, which shrinks as others come, is 2 now
+	// push: alice 4 is refused:
+	//   fairq: full for this key: it holds 3, and its share, which shrinks as others come, is 2 now
+	// push: alice 5 is refused:
+	//   fairq: full for this key: it holds 3, and its share, which shrinks as others come, is 2 now
 	// push: bob 1
 	// push: carol 1
 	// pop:  alice 1

@@ -50,21 +50,25 @@ func TestReadCSV(t *testing.T) {
 }
 
 func TestReadErrors(t *testing.T) {
-	const header = "submit_s,user,run_s\n"
+	const (
+		header = "submit_s,user,run_s\n"
+		whole  = ", must be a whole number of seconds from 0 to 10000000000"
+	)
 	packed := pack(t, header+strings.Repeat("0,ann,9\n", 1000))
 	for text, want := range map[string]string{
-		"":                                    "log: there are no jobs in it",
-		header:                                "log: there are no jobs in it",
-		"0,ann,9\n":                           `log:1: the header is "0,ann,9", must be "submit_s,user,run_s"`,
-		"user,submit_s,run_s\nann,0,9\n":      `log:1: the header is "user,submit_s,run_s", must be "submit_s,user,run_s"`,
+		"":          "log: there are no jobs in it",
+		header:      "log: there are no jobs in it",
+		"0,ann,9\n": `log:1: the header is "0,ann,9", must be "submit_s,user,run_s"`,
+		"user,submit_s,run_s\nann,0,9\n": `log:1: the header is "user,submit_s,run_s", must ` +
+			`be "submit_s,user,run_s"`,
 		header + "0,ann,9\n\n1,ann\n":         "log:4: 2 fields, must be 3 (submit_s,user,run_s)",
 		header + "0,ann,9,1\n":                "log:2: 4 fields, must be 3 (submit_s,user,run_s)",
-		header + "x,ann,9\n":                  `log:2: the submit time is "x", must be a whole number of seconds from 0 to 10000000000`,
-		header + "-1,ann,9\n":                 `log:2: the submit time is "-1", must be a whole number of seconds from 0 to 10000000000`,
-		header + "0,ann,9\n1,ann,1.5\n":       `log:3: the run time is "1.5", must be a whole number of seconds from 0 to 10000000000`,
-		header + "0,ann,-1\n":                 `log:2: the run time is "-1", must be a whole number of seconds from 0 to 10000000000`,
-		header + "0,ann,10000000001\n":        `log:2: the run time is "10000000001", must be a whole number of seconds from 0 to 10000000000`,
-		header + "0,ann,99999999999999999999": `log:2: the run time is "99999999999999999999", must be a whole number of seconds from 0 to 10000000000`,
+		header + "x,ann,9\n":                  `log:2: the submit time is "x"` + whole,
+		header + "-1,ann,9\n":                 `log:2: the submit time is "-1"` + whole,
+		header + "0,ann,9\n1,ann,1.5\n":       `log:3: the run time is "1.5"` + whole,
+		header + "0,ann,-1\n":                 `log:2: the run time is "-1"` + whole,
+		header + "0,ann,10000000001\n":        `log:2: the run time is "10000000001"` + whole,
+		header + "0,ann,99999999999999999999": `log:2: the run time is "99999999999999999999"` + whole,
 		header + "0, ,9\n":                    "log:2: the user is empty",
 		header + "0,\"ann,9\n1,ann,9\n":       `log:3: extraneous or missing " in quoted-field`,
 		packed[:len(packed)-9]:                "log:1002: unexpected EOF",
@@ -93,9 +97,8 @@ func TestBuiltInLog(t *testing.T) {
 // All work is 2,000, so a tenth of a fair share is 40.
 func TestGroups(t *testing.T) {
 	jobs := func(n int, rest string) string { return strings.Repeat("0,"+rest+"\n", n) }
-	_, w := read(t, "submit_s,user,run_s\n"+jobs(fewJobs, "cid,0")+jobs(1, "dan,40")+jobs(fewJobs,
-		"ann,10")+
-		jobs(1, "bob,960")+jobs(fewJobs-1, "eve,0"))
+	_, w := read(t, "submit_s,user,run_s\n"+jobs(fewJobs, "cid,0")+jobs(1, "dan,40")+
+		jobs(fewJobs, "ann,10")+jobs(1, "bob,960")+jobs(fewJobs-1, "eve,0"))
 	require.Zero(t, w.load(1), "no time passes")
 	got := map[string][]string{}
 	for _, g := range w.groups() {

@@ -53,7 +53,9 @@ func command(args []string, out io.Writer) error {
 	}
 	if s.servers == 0 {
 		if s.servers = w.leastServers(); s.servers == 0 {
-			return usageError{errors.New("-servers auto: all jobs come in the same second, so the log has no length")}
+			return usageError{
+				errors.New("-servers auto: all jobs come in the same second, so the log has no length"),
+			}
 		}
 	}
 	results, err := compare(w, s.servers, s.contenders(w))
@@ -88,19 +90,22 @@ func parse(args []string, out io.Writer) (settings, error) {
 	s := settings{servers: 1600, quantum: 0.1}
 	f := flag.NewFlagSet("replay", flag.ContinueOnError)
 	f.SetOutput(io.Discard) // run prints the error
-	f.Func("servers", "number of servers, `n`, each of which runs one job at a time; auto for the least that can do\n"+
-		"the work in the log's time (default 1600)", s.setServers)
+	f.Func("servers",
+		"number of servers, `n`, each of which runs one job at a time; auto for the least that can do\n"+
+			"the work in the log's time (default 1600)", s.setServers)
 	f.StringVar(&s.in, "in", "",
 		"replay this `file` instead of the built-in log: a CSV with the columns submit_s,user,run_s,\n"+
 			"packed with gzip or not; every job takes one server")
 	f.StringVar(&s.svg, "svg", "replay.svg", "write the picture to this `file`; none for no picture")
-	f.Func("quantum", "how long a user's jobs may run in a round if run times are known, `x` times the mean run time of\n"+
-		"a job (default 0.1)", s.setQuantum)
+	f.Func("quantum",
+		"how long a user's jobs may run in a round if run times are known, `x` times the\n"+
+			"mean run time of a job (default 0.1)", s.setQuantum)
 	err := f.Parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprintln(out, "Replay runs a log of jobs through simulated servers, with a FIFO in front of them and with\n"+
-			"queues that are fair by count and by time, and shows who waits how long.")
+		fmt.Fprintln(out,
+			"Replay runs a log of jobs through simulated servers, with a FIFO in front of them and with\n"+
+				"queues that are fair by count and by time, and shows who waits how long.")
 		f.SetOutput(out)
 		f.PrintDefaults()
 		return s, err

@@ -42,7 +42,8 @@ const small = "submit_s,user,run_s\n0,ann,10\n0,ann,10\n0,ann,10\n5,bob,10\n"
 // If times are known, a round has a second for each. Then ann's jobs are in the rounds 2, 12 and
 // 22, and bob's last three in 3, 4 and 5.
 func TestTable(t *testing.T) {
-	in := file(t, "submit_s,user,run_s\n0,bob,1\n0,ann,10\n0,ann,10\n0,ann,10\n5,bob,1\n5,bob,1\n5,bob,1\n")
+	in := file(t,
+		"submit_s,user,run_s\n0,bob,1\n0,ann,10\n0,ann,10\n0,ann,10\n5,bob,1\n5,bob,1\n5,bob,1\n")
 	status, out, errOut := cli(t, "-in", in, "-servers", "1")
 	require.Zero(t, status, errOut)
 	require.Empty(t, errOut)
@@ -80,8 +81,8 @@ func TestFlags(t *testing.T) {
 		require.Zero(t, status)
 		require.Contains(t, out, "on 1,600 servers")
 		require.Contains(t, out,
-			"\nNobody waited, so no line can make a difference. About 8 servers would be busy all the time: "+
-				"try -servers auto.\n")
+			"\nNobody waited, so no line can make a difference. About 8 servers would be busy all "+
+				"the time: try -servers auto.\n")
 		require.NotContains(t, out, "picture")
 		left, err := os.ReadDir(".")
 		require.NoError(t, err)

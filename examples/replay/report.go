@@ -105,8 +105,9 @@ func report(w *workload, servers int, results []*result) []byte {
 }
 
 const notes = `
-Fair by time is fairq.Options.ShareTime: the next server goes to the user who has the fewest, and of these to the one
-who has used the least time. Nobody needs to know how long jobs run. The last line knows it beforehand, from the log.
+Fair by time is fairq.Options.ShareTime: the next server goes to the user who has the fewest, and
+on a tie to the user who has used the least time. It needs no run times. The queue of the last line
+knows them beforehand, from the log.
 `
 
 // subject describes the replayed log.

@@ -35,11 +35,15 @@ func draw(w *workload, servers int, results []*result) []byte {
 	groups := w.groups()
 	panelHeight := 70 + barStep*len(results)
 	height := panelTop + (len(groups)+1)/2*panelHeight + 30
-	fmt.Fprintf(p, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" `+
-		`font-family="system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif" font-size="14">`+"\n",
+	fmt.Fprintf(p,
+		`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" `+
+			`font-family="system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, `+
+			`sans-serif" font-size="14">`+"\n",
 		picWidth, height, picWidth, height)
 	p.WriteString("<title>Who waits how long</title>\n")
-	fmt.Fprintf(p, `<rect x="1" y="1" width="%d" height="%d" rx="10" fill="#ffffff" stroke="#d1d9e0"/>`+"\n", picWidth-2, height-2)
+	fmt.Fprintf(p,
+		`<rect x="1" y="1" width="%d" height="%d" rx="10" fill="#ffffff" stroke="#d1d9e0"/>`+"\n",
+		picWidth-2, height-2)
 	p.text(margin, 38, `font-size="21" font-weight="600"`, dark,
 		"How long jobs wait for a server, in four queues")
 	p.text(margin, 62, "", gray, subject(w, servers))
@@ -47,7 +51,8 @@ func draw(w *workload, servers int, results []*result) []byte {
 		p.panel(margin+i%2*(panelWidth+margin), panelTop+i/2*panelHeight, &g, results)
 	}
 	p.text(margin, height-20, "", gray,
-		"Fair by time is Options.ShareTime. The last queue knows all run times beforehand, as no real one does.")
+		"Fair by time is Options.ShareTime. The last queue knows all run times "+
+			"beforehand, as no real one does.")
 	p.WriteString("</svg>\n")
 	return p.Bytes()
 }

@@ -11,7 +11,9 @@ import (
 
 // Task yields the tasks that the options name. It reads Limit tasks at a time, but with NextFirst
 // only once. After an error it ends.
-func Task[V any](ctx context.Context, q *task.Queue[V], o task.ListOptions) iter.Seq2[*task.Task[V], error] {
+func Task[V any](
+	ctx context.Context, q *task.Queue[V], o task.ListOptions,
+) iter.Seq2[*task.Task[V], error] {
 	return func(yield func(*task.Task[V], error) bool) {
 		for {
 			tasks, err := q.List(ctx, o)

@@ -42,7 +42,8 @@ type Server struct {
 // exit is how a process ended.
 type exit struct{ err error }
 
-var errMissing = errors.New("no Postgres server is installed: there is no program initdb in PATH nor in /usr/lib/postgresql/*/bin")
+var errMissing = errors.New("no Postgres server is installed: there is no program initdb in " +
+	"PATH nor in /usr/lib/postgresql/*/bin")
 
 // Fast are the settings for tests that need not survive a crash of the machine.
 var Fast = []string{"fsync=off", "synchronous_commit=off", "full_page_writes=off"}

@@ -69,7 +69,8 @@ func Parse(shown string) (string, error) {
 	}
 	text, err := strconv.Unquote(shown)
 	if err != nil {
-		return "", fmt.Errorf("%s begins with a quote, but is not a text in quotes with escapes as in Go", Text(shown))
+		return "", fmt.Errorf("%s begins with a quote, but is not a text in "+
+			"quotes with escapes as in Go", Text(shown))
 	}
 	return text, nil
 }

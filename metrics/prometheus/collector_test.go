@@ -311,14 +311,17 @@ func TestDashboard(t *testing.T) {
 		alerts := regexp.MustCompile(`(?m)^        expr: (.*)$`).FindAllStringSubmatch(string(rules), -1)
 		require.Len(t, alerts, strings.Count(string(rules), "- alert: "))
 		for _, e := range alerts {
-			for _, m := range regexp.MustCompile(`(fairq_\w+)(?:\{(\w+)(?:=|!=)"(\w+)"\})?`).FindAllStringSubmatch(e[1], -1) {
+			metric := regexp.MustCompile(`(fairq_\w+)(?:\{(\w+)(?:=|!=)"(\w+)"\})?`)
+			for _, m := range metric.FindAllStringSubmatch(e[1], -1) {
 				require.NotNil(t, labels[m[1]], e[1])
 				require.True(t, m[2] == "" || labels[m[1]][m[2]], e[1])
 			}
 			require.Equal(t, strings.Count(e[1], "("), strings.Count(e[1], ")"), e[1])
 		}
+		notShown := regexp.MustCompile(
+			`_bucket|capacity|counted|waiting|_keys|cost_|closed|schedule|started|pool_tasks`)
 		for name := range labels {
-			if !regexp.MustCompile(`_bucket|capacity|counted|waiting|_keys|cost_|closed|schedule|started|pool_tasks`).MatchString(name) {
+			if !notShown.MatchString(name) {
 				require.True(t, shown[name], "%s is not on the dashboard", name)
 			}
 		}

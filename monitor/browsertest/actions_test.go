@@ -61,7 +61,9 @@ func (p *tab) told(outcome string) {
 func TestActions(t *testing.T) {
 	t.Parallel()
 	q := mails(t)
-	p := open(t, monitor.New(&monitor.Options{Actions: everybody, Logger: quiet}, monitor.TaskQueue("mails", q, nil)), "mails")
+	p := open(t,
+		monitor.New(&monitor.Options{Actions: everybody, Logger: quiet},
+			monitor.TaskQueue("mails", q, nil)), "mails")
 	p.until(`document.querySelector("#buried tbody tr") !== null`)
 	p.click("Kick task 1")
 	p.ready(10)
@@ -72,7 +74,8 @@ func TestActions(t *testing.T) {
 	p.until(`document.querySelector("#buried tbody tr") !== null`)
 	require.Equal(t, "buried by hand", p.rows("buried")[0][5])
 	p.click("Details of task 2")
-	p.until(`document.querySelector("#task dl").innerText.includes("buried") && document.querySelector("#task pre").textContent === "buried by hand"`)
+	p.until(`document.querySelector("#task dl").innerText.includes("buried") && ` +
+		`document.querySelector("#task pre").textContent === "buried by hand"`)
 	p.click("Kick task 2")
 	p.ready(10)
 	p.click("Drop user 2")
@@ -81,13 +84,15 @@ func TestActions(t *testing.T) {
 	require.Equal(t, []string{"Remove what is queued of user 2?"}, dialogs)
 
 	// The page shows paused queues and keys, and can resume them, even after a reload.
-	state := `[...document.querySelectorAll("#numbers div")].find((d) => d.innerText.includes("State")).querySelector("dd").textContent`
+	state := `[...document.querySelectorAll("#numbers div")].find((d) => ` +
+		`d.innerText.includes("State")).querySelector("dd").textContent`
 	p.click("Pause mails")
 	p.until(state + ` === "paused"`)
 	require.Contains(t, p.wrong(), "it is paused; 7 wait")
 	p.run(chromedp.Reload())
 	p.until(`document.querySelector('button[aria-label="Resume mails"]') !== null`)
-	require.False(t, eval[bool](p, `document.querySelector('button[aria-label="Pause mails"]') !== null`))
+	require.False(t,
+		eval[bool](p, `document.querySelector('button[aria-label="Pause mails"]') !== null`))
 	p.click("Resume mails")
 	p.until(state + ` === "open"`)
 	p.click("Pause user 1")
@@ -116,7 +121,8 @@ func TestFailures(t *testing.T) {
 	q, err := task.Open[string](t.Context(), new(memory.Store), "mails", nil)
 	require.NoError(t, err)
 	for i := range 1900 {
-		id, err := q.Put(t.Context(), fmt.Sprint("user ", i%3), "to somebody", task.PutOptions{Metadata: map[string]string{"trace": "abc"}})
+		id, err := q.Put(t.Context(), fmt.Sprint("user ", i%3), "to somebody",
+			task.PutOptions{Metadata: map[string]string{"trace": "abc"}})
 		require.NoError(t, err)
 		reason := fmt.Errorf("no mailbox %d", i)
 		if i < 400 {
@@ -127,14 +133,17 @@ func TestFailures(t *testing.T) {
 	mails := monitor.TaskQueue("mails", q, func(mail string) string { return mail })
 	p := open(t, monitor.New(&monitor.Options{Actions: everybody, Logger: quiet}, mails), "mails")
 	p.until(`document.querySelectorAll("#buried tbody tr").length === 25`)
-	require.Equal(t, [][]string{{"no mailbox #", "any", "any", "1,500"}, {"timed out", "any", "any", "400"}},
+	require.Equal(t,
+		[][]string{{"no mailbox #", "any", "any", "1,500"}, {"timed out", "any", "any", "400"}},
 		[][]string{p.rows("groups")[0][:4], p.rows("groups")[1][:4]})
 	p.run(chromedp.Click("#more", chromedp.ByQuery))
 	p.until(`document.querySelectorAll("#buried tbody tr").length === 50`)
 	p.click("Show no mailbox #")
-	p.until(`document.querySelectorAll("#buried tbody tr").length === 25 && document.querySelector("#buried tbody th").textContent === "401"`)
+	p.until(`document.querySelectorAll("#buried tbody tr").length === 25 && ` +
+		`document.querySelector("#buried tbody th").textContent === "401"`)
 	p.click("Details of task 401")
-	p.until(`document.querySelector("#task dl").innerText.includes("abc") && document.querySelector("#task pre").textContent.includes("to somebody")`)
+	p.until(`document.querySelector("#task dl").innerText.includes("abc") && ` +
+		`document.querySelector("#task pre").textContent.includes("to somebody")`)
 	p.click("Delete timed out")
 	p.told("delete-all: 400 done")
 	p.until(`document.querySelectorAll("#groups tbody tr").length === 1`)
@@ -144,32 +153,43 @@ func TestFailures(t *testing.T) {
 	is(t, q, 1500, 0)
 	p.until(`document.getElementById("failures").hidden`)
 	_, dialogs := p.seen()
-	require.Equal(t, []string{"Delete 400 buried tasks of timed out?", "Kick 1,500 buried tasks?"}, dialogs)
+	require.Equal(t,
+		[]string{"Delete 400 buried tasks of timed out?", "Kick 1,500 buried tasks?"}, dialogs)
 
 	// The page shows failures of a pool that are buried nowhere, without actions.
 	line := fair(fairq.Options[string, job]{})
-	workers := pool.NewWorkers(line, func(context.Context, job) error { return errors.New("timed out") }, &pool.Options[job]{Logger: quiet})
+	workers := pool.NewWorkers(line,
+		func(context.Context, job) error { return errors.New("timed out") },
+		&pool.Options[job]{Logger: quiet})
 	for range 3 {
 		require.NoError(t, line.Push(job{user: "a"}))
 	}
 	line.Close()
 	require.NoError(t, workers.Wait(t.Context()))
-	p = open(t, monitor.New(&monitor.Options{Actions: everybody, Logger: quiet}, monitor.Pool("workers", workers, nil)), "workers")
+	p = open(t,
+		monitor.New(&monitor.Options{Actions: everybody, Logger: quiet},
+			monitor.Pool("workers", workers, nil)), "workers")
 	p.until(`document.querySelectorAll("#groups tbody tr").length === 1`)
 	require.Equal(t, []string{"timed out", "any", "any", "3"}, p.rows("groups")[0][:4])
-	require.False(t, eval[bool](p, `[...document.querySelectorAll("#work, #groups td button, #failures-actions button")].some((e) => e.checkVisibility())`))
+	require.False(t,
+		eval[bool](p,
+			`[...document.querySelectorAll("#work, #groups td button, #failures-actions `+
+				`button")].some((e) => e.checkVisibility())`))
 }
 
 // Without permission there are no buttons, and requests are refused.
 func TestActionsNotAllowed(t *testing.T) {
 	t.Parallel()
 	q := mails(t)
-	p := open(t, monitor.New(&monitor.Options{Logger: quiet}, monitor.TaskQueue("mails", q, nil)), "mails")
+	p := open(t,
+		monitor.New(&monitor.Options{Logger: quiet}, monitor.TaskQueue("mails", q, nil)), "mails")
 	p.until(`document.querySelector("#buried tbody tr") !== null`)
-	buttons := `[...document.querySelectorAll("button:not(.sort, [hidden])")].map((b) => b.textContent)`
+	buttons := `[...document.querySelectorAll("button:not(.sort, ` +
+		`[hidden])")].map((b) => b.textContent)`
 	require.Equal(t, []string{"Find", "Show", "Details"}, eval[[]string](p, buttons))
-	require.Equal(t, "403 actions are not allowed here", eval[string](p, `fetch("v1/queues/mails/actions/kick-all", { method: "POST" }).
-		then(async (r) => r.status + " " + (await r.json()).error)`))
+	require.Equal(t, "403 actions are not allowed here", eval[string](p, `
+		fetch("v1/queues/mails/actions/kick-all", { method: "POST" }).
+			then(async (r) => r.status + " " + (await r.json()).error)`))
 
 	// A viewer with some permissions has the buttons for these, and gets an error for other tasks.
 	p2 := open(t, monitor.New(&monitor.Options{
@@ -178,7 +198,8 @@ func TestActionsNotAllowed(t *testing.T) {
 		}, Logger: quiet,
 	}, monitor.TaskQueue("mails", q, nil)), "mails")
 	p2.until(`document.querySelector("#buried tbody tr") !== null`)
-	require.Equal(t, []string{"Pause", "Find", "Show", "Details", "Kick"}, eval[[]string](p2, buttons))
+	require.Equal(t, []string{"Pause", "Find", "Show", "Details", "Kick"},
+		eval[[]string](p2, buttons))
 	p2.click("Kick task 1")
 	p2.told("kick: this is not allowed")
 	is(t, q, 9, 1)
@@ -211,15 +232,21 @@ func TestOtherOrigin(t *testing.T) {
 	}), "mails")
 	evil := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
-		fmt.Fprintf(w, `<!DOCTYPE html><form method="post" action="%sv1/queues/mails/actions/kick-all"></form>`, p.url)
+		fmt.Fprintf(w,
+			`<!DOCTYPE html><form method="post" action="%sv1/queues/mails/actions/kick-all"></form>`, p.url)
 	}))
 	defer evil.Close()
 	p.show(evil.URL)
 	target := p.url + "v1/queues/mails/actions/drop-key"
-	require.Equal(t, "sent", eval[string](p, fmt.Sprintf(`fetch(%q, { method: "POST", mode: "no-cors", body: new URLSearchParams("key=user 1") }).
-		then(() => "sent", (e) => "not sent: " + e)`, target)))
-	require.True(t, eval[bool](p, fmt.Sprintf(`navigator.sendBeacon(%q, new URLSearchParams("key=user 1"))`, target)))
-	require.Contains(t, eval[string](p, fmt.Sprintf(`fetch(%q).then((r) => r.text(), (e) => String(e))`, p.url+"v1/queues")),
+	require.Equal(t, "sent", eval[string](p, fmt.Sprintf(`
+		fetch(%q, { method: "POST", mode: "no-cors", body: new URLSearchParams("key=user 1") }).
+			then(() => "sent", (e) => "not sent: " + e)`, target)))
+	require.True(t,
+		eval[bool](p,
+			fmt.Sprintf(`navigator.sendBeacon(%q, new URLSearchParams("key=user 1"))`, target)))
+	require.Contains(t,
+		eval[string](p,
+			fmt.Sprintf(`fetch(%q).then((r) => r.text(), (e) => String(e))`, p.url+"v1/queues")),
 		"Failed to fetch", "it cannot read either")
 	p.run(chromedp.Submit("form", chromedp.ByQuery))
 	p.until(`document.body.innerText.includes("another origin")`)

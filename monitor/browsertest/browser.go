@@ -14,7 +14,8 @@ import (
 )
 
 // ErrMissing is returned if there is no browser.
-var ErrMissing = errors.New("there is no Chromium: CHROME_BIN is not set, and neither chromium, chromium-browser nor google-chrome is in PATH")
+var ErrMissing = errors.New("there is no Chromium: CHROME_BIN is not set, and neither chromium, " +
+	"chromium-browser nor google-chrome is in PATH")
 
 // Open starts a Chromium without a window. Each context that chromedp.NewContext makes from the
 // returned one is a new tab.
@@ -24,7 +25,8 @@ func Open(ctx context.Context) (context.Context, context.CancelFunc, error) {
 		return nil, nil, err
 	}
 	// It shows pages of our own only, and as root, as in CI, it has no sandbox.
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox)
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path),
+		chromedp.NoSandbox)
 	ctx, end := chromedp.NewExecAllocator(ctx, options...)
 	ctx, _ = chromedp.NewContext(ctx)
 	if err := chromedp.Run(ctx); err != nil {

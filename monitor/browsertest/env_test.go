@@ -74,12 +74,14 @@ func open(t *testing.T, m http.Handler, source string) *tab {
 		defer p.mu.Unlock()
 		require.Empty(t, p.errors, "on the console")
 	})
-	require.NoError(t, chromedp.Run(ctx, log.Enable())) // the context of the first call is that of the tab
+	// the context of the first call is that of the tab
+	require.NoError(t, chromedp.Run(ctx, log.Enable()))
 	if source != "" {
 		source = "?queue=" + source
 	}
 	p.show(p.url + source)
-	p.until(`document.getElementById("status").textContent === "Live" && (document.getElementById("numbers").children.length > 0 || name === null)`)
+	p.until(`document.getElementById("status").textContent === "Live" && ` +
+		`(document.getElementById("numbers").children.length > 0 || name === null)`)
 	return p
 }
 
@@ -114,9 +116,10 @@ func (p *tab) show(url string) {
 // eval returns the value of an expression, which may be a promise.
 func eval[T any](p *tab, expression string) (value T) {
 	p.Helper()
-	p.run(chromedp.Evaluate(expression, &value, func(e *runtime.EvaluateParams) *runtime.EvaluateParams {
+	await := func(e *runtime.EvaluateParams) *runtime.EvaluateParams {
 		return e.WithAwaitPromise(true)
-	}))
+	}
+	p.run(chromedp.Evaluate(expression, &value, await))
 	return value
 }
 
@@ -128,7 +131,8 @@ func (p *tab) until(expression string, meanwhile ...func()) {
 			do()
 		}
 		if time.Now().After(end) {
-			p.Fatalf("it does not come true: %s\nthe page: %s", expression, eval[string](p, "document.body.innerText"))
+			p.Fatalf("it does not come true: %s\nthe page: %s", expression,
+				eval[string](p, "document.body.innerText"))
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
@@ -137,14 +141,17 @@ func (p *tab) until(expression string, meanwhile ...func()) {
 // numbers returns the numbers under "Now", by label.
 func (p *tab) numbers() map[string]string {
 	p.Helper()
-	return eval[map[string]string](p, `Object.fromEntries([...document.querySelectorAll("#numbers div")].
-		map((d) => [d.querySelector("dt").textContent, d.querySelector("dd").textContent]))`)
+	return eval[map[string]string](p, `
+		Object.fromEntries([...document.querySelectorAll("#numbers div")].
+			map((d) => [d.querySelector("dt").textContent, d.querySelector("dd").textContent]))`)
 }
 
 // rows returns the texts of the cells of a table.
 func (p *tab) rows(section string) [][]string {
 	p.Helper()
-	return eval[[][]string](p, `[...document.querySelectorAll("#`+section+` tbody tr")].map((r) => [...r.cells].map((c) => c.textContent))`)
+	return eval[[][]string](p,
+		`[...document.querySelectorAll("#`+section+
+			` tbody tr")].map((r) => [...r.cells].map((c) => c.textContent))`)
 }
 
 // seen returns the errors and dialogs since the last call.

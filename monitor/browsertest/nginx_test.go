@@ -54,7 +54,8 @@ func nginx(t *testing.T, server string) string {
 	location := regexp.MustCompile("(?s)```nginx\n(.*?)```").FindStringSubmatch(string(docs))[1]
 	require.Contains(t, location, "http://127.0.0.1:8080;")
 	location = strings.ReplaceAll(location, "http://127.0.0.1:8080;", server+";")
-	cut := strings.NewReplacer("/debug/fairq/ {", "/cut/ {", server+";", server+"/debug/fairq/;").Replace(location)
+	cut := strings.NewReplacer("/debug/fairq/ {", "/cut/ {", server+";",
+		server+"/debug/fairq/;").Replace(location)
 
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -62,11 +63,14 @@ func nginx(t *testing.T, server string) string {
 	require.NoError(t, listener.Close())
 	dir := t.TempDir()
 	config := filepath.Join(dir, "nginx.conf")
-	require.NoError(t, os.WriteFile(config, []byte(fmt.Sprintf(`daemon off; pid %[1]s/pid; error_log stderr;
+	require.NoError(t, os.WriteFile(config, []byte(fmt.Sprintf(`
+daemon off; pid %[1]s/pid; error_log stderr;
 events {}
 http {
 	access_log off; client_body_temp_path %[1]s/body; proxy_temp_path %[1]s/proxy;
-	server { listen %[2]s; location / { return 204; } location /oauth2/ { proxy_pass %[3]s; } %[4]s %[5]s }
+	server {
+		listen %[2]s; location / { return 204; } location /oauth2/ { proxy_pass %[3]s; } %[4]s %[5]s
+	}
 }`, dir, address, server, location, cut)), 0o600))
 	cmd := exec.Command(path, "-p", dir, "-c", config)
 	cmd.Stderr = os.Stderr

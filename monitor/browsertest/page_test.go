@@ -31,7 +31,8 @@ import (
 func TestFairQueue(t *testing.T) {
 	t.Parallel()
 	q := fair(fairq.Options[string, job]{
-		Capacity: 1500, WhenFull: fairq.RejectOverShare, Cost: func(j job) int64 { return j.cost }, Quantum: 10,
+		Capacity: 1500, WhenFull: fairq.RejectOverShare,
+		Cost: func(j job) int64 { return j.cost }, Quantum: 10,
 		Weight: func(user string) int { return map[string]int{"mallory": 2}[user] + 1 },
 	})
 	for i := range 2400 {
@@ -62,17 +63,21 @@ func TestFairQueue(t *testing.T) {
 	for range 10 {
 		_ = q.Push(job{"mallory", 2})
 	}
-	p.until(`document.getElementById("wrong").innerText.includes("10 pushes of mallory were refused")`)
+	p.until(`document.getElementById("wrong").innerText.includes("10 pushes of ` +
+		`mallory were refused")`)
 
 	// A click sorts, another click reverses, and the first key of an order is always there.
 	sort := func(column string) []string {
-		p.run(chromedp.Click(fmt.Sprintf(`//*[@id="keys"]//button[contains(@class, "sort") and text()=%q]`, column), chromedp.BySearch))
-		return eval[[]string](p, `[...document.querySelectorAll("#keys tbody th")].map((h) => h.textContent)`)
+		p.run(chromedp.Click(fmt.Sprintf(`//*[@id="keys"]//button[contains(@class, `+
+			`"sort") and text()=%q]`, column), chromedp.BySearch))
+		return eval[[]string](p,
+			`[...document.querySelectorAll("#keys tbody th")].map((h) => h.textContent)`)
 	}
 	require.Equal(t, "mallory", sort("Refused lately")[0])
 	require.NotEqual(t, "mallory", sort("Refused lately")[0])
 	require.IsIncreasing(t, sort("Key"))
-	require.Equal(t, "ascending", eval[string](p, `document.querySelector("#keys th").getAttribute("aria-sort")`))
+	require.Equal(t, "ascending",
+		eval[string](p, `document.querySelector("#keys th").getAttribute("aria-sort")`))
 
 	// The strip has the next items, consecutive items of a key as one block.
 	var order []string
@@ -83,9 +88,12 @@ func TestFairQueue(t *testing.T) {
 		}
 		order = append(order, u.Key)
 	}
-	blocks := eval[[]string](p, `[...document.querySelectorAll(".block")].map((b) => b.title.split("\n")[0].replace(/^mallory \d+$/, "mallory"))`)
+	blocks := eval[[]string](p,
+		`[...document.querySelectorAll(".block")].map((b) => `+
+			`b.title.split("\n")[0].replace(/^mallory \d+$/, "mallory"))`)
 	require.Equal(t, order, blocks)
-	list := eval[[]string](p, `[...document.querySelectorAll("#order li span:first-child")].map((l) => l.textContent)`)
+	list := eval[[]string](p,
+		`[...document.querySelectorAll("#order li span:first-child")].map((l) => l.textContent)`)
 	require.Len(t, list, 100)
 	waits := 0
 	for i, u := range q.Upcoming(1000) {
@@ -96,12 +104,16 @@ func TestFairQueue(t *testing.T) {
 			require.Contains(t, list[i], fmt.Sprintf("%s · cost %d · ", u.Key, u.Cost))
 		}
 	}
-	require.Equal(t, fmt.Sprintf("A new key waits for at most %d items.", waits), eval[string](p, `document.getElementById("newcomer").textContent`))
+	require.Equal(t, fmt.Sprintf("A new key waits for at most %d items.", waits),
+		eval[string](p, `document.getElementById("newcomer").textContent`))
 	for call, want := range map[string]string{
-		"duration(128e3)": "130 µs", "duration(4e6)": "4 ms", "duration(1.5e9)": "1.5 s", "duration(90e9)": "1 min 30 s",
-		"duration(7260e9)": "2 h 1 min", "number(1234)": "1,234", "number(1234567)": "1.23M", "percent(0.5)": "50 %",
-		`String([5e3, 60e3].map((time) => isGap({ time }, { time: 0 })))`:                                      "false,true",
-		`(point(0), /^At \d/.test($("pointer").textContent) + String(point(null)) + $("pointer").textContent)`: "trueundefined",
+		"duration(128e3)": "130 µs", "duration(4e6)": "4 ms", "duration(1.5e9)": "1.5 s",
+		"duration(90e9)":   "1 min 30 s",
+		"duration(7260e9)": "2 h 1 min", "number(1234)": "1,234", "number(1234567)": "1.23M",
+		"percent(0.5)": "50 %",
+		`String([5e3, 60e3].map((time) => isGap({ time }, { time: 0 })))`: "false,true",
+		`(point(0), /^At \d/.test($("pointer").textContent) + String(point(null)) + ` +
+			`$("pointer").textContent)`: "trueundefined",
 	} {
 		require.Equal(t, want, eval[string](p, call), call)
 	}
@@ -120,7 +132,8 @@ func TestTaskQueueAndPool(t *testing.T) {
 	tasks, err := task.Open[string](t.Context(), new(memory.Store), "mails", nil)
 	require.NoError(t, err)
 	for i := range 30 {
-		_, err := tasks.Put(t.Context(), fmt.Sprint("user ", i%3), "private", task.PutOptions{Delay: time.Hour * time.Duration(i/20)})
+		_, err := tasks.Put(t.Context(), fmt.Sprint("user ", i%3), "private",
+			task.PutOptions{Delay: time.Hour * time.Duration(i/20)})
 		require.NoError(t, err)
 	}
 	for range 4 {
@@ -131,21 +144,25 @@ func TestTaskQueueAndPool(t *testing.T) {
 		}
 	}
 	gate := make(chan struct{})
-	workers := pool.Func(func(context.Context, *task.Task[int]) error { <-gate; return nil }, &pool.Options[int]{Workers: 3})
+	workers := pool.Func(func(context.Context, *task.Task[int]) error { <-gate; return nil },
+		&pool.Options[int]{Workers: 3})
 	for i, key := range strings.Fields("a a a b a b") {
 		require.NoError(t, workers.Submit(t.Context(), key, i))
-		require.Eventually(t, func() bool { return workers.Stats().Running == min(i+1, 3) }, timeout, 1e6)
+		require.Eventually(t,
+			func() bool { return workers.Stats().Running == min(i+1, 3) }, timeout, 1e6)
 	}
 	waiting := monitor.TaskQueue("waiting", workers.Queue(""), nil)
 	m := monitor.New(&monitor.Options{Actions: everybody, Logger: quiet},
-		monitor.TaskQueue("mails", tasks, nil), monitor.Pool("workers", workers, waiting), monitor.Pool("alone", workers, nil))
+		monitor.TaskQueue("mails", tasks, nil), monitor.Pool("workers", workers, waiting),
+		monitor.Pool("alone", workers, nil))
 
 	p := open(t, m, "mails")
 	stats, err := tasks.Stats(t.Context())
 	require.NoError(t, err)
 	numbers := p.numbers()
 	for label, n := range map[string]int{
-		"Ready": stats.Ready, "Delayed": stats.Delayed, "Taken": stats.Taken, "Buried": stats.Buried, "Held": stats.Held,
+		"Ready": stats.Ready, "Delayed": stats.Delayed, "Taken": stats.Taken, "Buried": stats.Buried,
+		"Held": stats.Held,
 		"Keys": stats.Keys, "Put": int(stats.Puts), "Acked": int(stats.Acks),
 	} {
 		require.Equal(t, n, number(t, numbers[label]), label)
@@ -162,11 +179,17 @@ func TestTaskQueueAndPool(t *testing.T) {
 	require.Equal(t, strconv.Itoa(workers.Stats().Idle), numbers["Idle"])
 	require.Equal(t, "3", numbers["At most"])
 	require.Equal(t, "none in force", numbers["Schedule"])
-	require.Equal(t, "Next to leave the queue waiting", eval[string](p, `document.getElementById("next-title").textContent`))
+	require.Equal(t, "Next to leave the queue waiting",
+		eval[string](p, `document.getElementById("next-title").textContent`))
 	require.Equal(t, "b, a, b", p.strip())
-	require.Equal(t, [][]string{{"b", "2"}, {"a", "1"}}, [][]string{p.rows("keys")[0][:2], p.rows("keys")[1][:2]})
-	require.Equal(t, []string{"Pause", "Find"}, eval[[]string](p, `[...document.querySelectorAll("button:not(.sort, [hidden])")].map((b) => b.textContent)`))
-	require.Equal(t, "none", eval[string](p, `getComputedStyle(document.querySelector("#keys th.action")).display`), "nothing is done to a queue that is no source")
+	require.Equal(t, [][]string{{"b", "2"}, {"a", "1"}},
+		[][]string{p.rows("keys")[0][:2], p.rows("keys")[1][:2]})
+	require.Equal(t, []string{"Pause", "Find"},
+		eval[[]string](p,
+			`[...document.querySelectorAll("button:not(.sort, [hidden])")].map((b) => b.textContent)`))
+	require.Equal(t, "none",
+		eval[string](p, `getComputedStyle(document.querySelector("#keys th.action")).display`),
+		"nothing is done to a queue that is no source")
 
 	p = open(t, m, "alone")
 	require.True(t, eval[bool](p, `document.getElementById("next").hidden`))
@@ -188,7 +211,9 @@ func TestTasks(t *testing.T) {
 	require.NoError(t, err)
 	looker, err := task.Open[string](t.Context(), &s, "mails", &task.Options[string]{AsIs: true})
 	require.NoError(t, err)
-	legend := func(p *tab) string { return eval[string](p, `document.getElementById("panels").innerText`) }
+	legend := func(p *tab) string {
+		return eval[string](p, `document.getElementById("panels").innerText`)
+	}
 	p := open(t, monitor.New(nil, monitor.TaskQueue("mails", q, nil)), "mails")
 	require.Equal(t, "b, a, c, a, b", p.strip())
 	require.Contains(t, legend(p), "served a second")
@@ -224,7 +249,8 @@ func TestLive(t *testing.T) {
 	}), "jobs")
 	require.Equal(t, "0", p.numbers()["Queued"])
 	chart := func() string {
-		return eval[string](p, `[...document.querySelectorAll(".chart path")].map((l) => l.getAttribute("d")).join()`)
+		return eval[string](p,
+			`[...document.querySelectorAll(".chart path")].map((l) => l.getAttribute("d")).join()`)
 	}
 	for n := 1; n <= 3; n++ {
 		before := chart()
@@ -243,7 +269,8 @@ func TestLive(t *testing.T) {
 
 	// A hidden page causes no looks.
 	for _, hidden := range []bool{true, false} {
-		eval[any](p, fmt.Sprintf(`Object.defineProperty(document, "hidden", { value: %v, configurable: true }) &&
+		eval[any](p, fmt.Sprintf(`
+			Object.defineProperty(document, "hidden", { value: %v, configurable: true }) &&
 			document.dispatchEvent(new Event("visibilitychange"))`, hidden))
 		require.Eventually(t, func() bool { return streams.Load() == 0 == hidden }, timeout, 1e6)
 	}
@@ -285,7 +312,8 @@ func TestHostile(t *testing.T) {
 	t.Parallel()
 	q := fair(fairq.Options[string, job]{})
 	hostile := []string{
-		`<script>alert(1)</script>`, `<img src=x onerror=alert(2)>`, `"><svg onload=alert(3)>`, "a\x00b\x1b[2J", "\xff\xfe",
+		`<script>alert(1)</script>`, `<img src=x onerror=alert(2)>`, `"><svg onload=alert(3)>`,
+		"a\x00b\x1b[2J", "\xff\xfe",
 		"\u202egnp.exe", `javascript:alert(4)`, strings.Repeat("<b>", 100_000), "",
 	}
 	for range 3 {
@@ -302,24 +330,31 @@ func TestHostile(t *testing.T) {
 	for _, row := range rows {
 		texts = append(texts, row[0])
 	}
-	for _, text := range []string{hostile[0], hostile[1], `"\"><svg onload=alert(3)>"`, `"a\x00b\x1b[2J"`, `"\xff\xfe"`, `"\u202egnp.exe"`, `""`} {
+	for _, text := range []string{
+		hostile[0], hostile[1], `"\"><svg onload=alert(3)>"`, `"a\x00b\x1b[2J"`, `"\xff\xfe"`,
+		`"\u202egnp.exe"`, `""`,
+	} {
 		require.Contains(t, texts, text)
 	}
 	require.Equal(t, name, eval[string](p, `document.querySelectorAll("#sources a")[1].textContent`))
 	require.Equal(t, 1, eval[int](p, `document.scripts.length`))
-	require.Zero(t, eval[int](p, `document.querySelectorAll("img, main b:not(.legend b), svg:not(.chart)").length`))
+	require.Zero(t,
+		eval[int](p, `document.querySelectorAll("img, main b:not(.legend b), svg:not(.chart)").length`))
 	for _, key := range hostile {
 		stat := q.KeyStat(key)
 		require.Equal(t, 3, stat.Backlog)
 	}
 	// Search and drop act on exactly the given key.
 	p.find(hostile[0])
-	p.until(`document.getElementById("found").value === "<script>alert(1)</script>: is next, 3 queued"`)
+	p.until(`document.getElementById("found").value === ` +
+		`"<script>alert(1)</script>: is next, 3 queued"`)
 	p.run(chromedp.Click(`//button[contains(@aria-label, "Drop <script>")]`, chromedp.BySearch))
-	p.until(`document.querySelectorAll("#keys tbody tr").length > 0 && document.getElementById("outcome").textContent === "drop-key: 3 done"`)
+	p.until(`document.querySelectorAll("#keys tbody tr").length > 0 && ` +
+		`document.getElementById("outcome").textContent === "drop-key: 3 done"`)
 	require.Zero(t, q.KeyLen(hostile[0]))
 	_, dialogs := p.seen()
-	require.Equal(t, []string{"Remove what is queued of <script>alert(1)</script>?"}, dialogs, "nobody else has opened one")
+	require.Equal(t, []string{"Remove what is queued of <script>alert(1)</script>?"}, dialogs,
+		"nobody else has opened one")
 }
 
 // The overview has all sources and their problems, and follows sources that come and go.
@@ -340,7 +375,8 @@ func TestOverview(t *testing.T) {
 	// A missing source does not show another one.
 	p.show(p.url + "?queue=nothing")
 	p.until(`document.getElementById("away").textContent === "There is no queue nothing here."`)
-	require.Empty(t, eval[[]string](p, `[...document.querySelectorAll("section:not([hidden])")].map((s) => s.id)`))
+	require.Empty(t,
+		eval[[]string](p, `[...document.querySelectorAll("section:not([hidden])")].map((s) => s.id)`))
 	p.show(p.url + "?queue=mails")
 	p.until(`document.querySelector("#numbers dd") !== null`)
 	m.Show(jobs)
@@ -352,15 +388,20 @@ func TestOverview(t *testing.T) {
 func TestAway(t *testing.T) {
 	t.Parallel()
 	q := mails(t)
-	s := &switched{Workers: pool.NewWorkers(fair(fairq.Options[string, job]{}), func(context.Context, job) error { return nil }, nil)}
+	s := &switched{
+		Workers: pool.NewWorkers(fair(fairq.Options[string, job]{}),
+			func(context.Context, job) error { return nil }, nil),
+	}
 	m := monitor.New(nil, monitor.Pool("workers", s, monitor.TaskQueue("mails", q, nil)))
 	p := open(t, m, "workers")
 	for range 2 {
 		s.away.Store(true)
-		p.until(`/^no answer for \d+ s: it panicked: away$/.test(document.getElementById("away").textContent)`)
+		p.until(`/^no answer for \d+ s: it panicked: ` +
+			`away$/.test(document.getElementById("away").textContent)`)
 		p.until(`/as of [3-9] s ago/.test(document.getElementById("age").textContent)`)
 		s.away.Store(false)
-		p.until(`document.getElementById("away").hidden && document.getElementById("age").textContent === "· as of now"`)
+		p.until(`document.getElementById("away").hidden && ` +
+			`document.getElementById("age").textContent === "· as of now"`)
 	}
 	// A reloaded page has the chart of before.
 	points := eval[int](p, `points.length`)
@@ -378,7 +419,8 @@ func TestAway(t *testing.T) {
 	}
 	time.Sleep(100 * time.Millisecond)
 	p.show(p.url + "?queue=workers")
-	p.until(`document.getElementById("away").textContent === "100 pages are open, which is the limit"`)
+	p.until(`document.getElementById("away").textContent === "100 pages are ` +
+		`open, which is the limit"`)
 	p.seen() // the browser complains
 	require.NoError(t, s.Shutdown(t.Context()))
 }
@@ -406,7 +448,8 @@ func TestLocked(t *testing.T) {
 		monitor.FairQueue("jobs", fair(fairq.Options[string, job]{}), nil)), "")
 	for i := range 2 {
 		p.until(`document.querySelectorAll("#overview tbody tr").length === 2`)
-		p.until(`/^mails: no answer for \d+ s: a look takes longer than 5s$/.test(document.querySelector("#wrong li")?.textContent)`)
+		p.until(`/^mails: no answer for \d+ s: a look takes longer than ` +
+			`5s$/.test(document.querySelector("#wrong li")?.textContent)`)
 		rows := p.rows("overview")
 		require.Equal(t, []string{"–", "away"}, []string{rows[0][1], rows[0][8]})
 		require.Equal(t, "open", rows[1][8])

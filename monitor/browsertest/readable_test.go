@@ -29,7 +29,9 @@ func TestSizes(t *testing.T) {
 			keys /= 10
 		}
 		t.Run(fmt.Sprint(keys), func(t *testing.T) {
-			q := fair(fairq.Options[string, job]{Capacity: fairq.Unbounded, Cost: func(j job) int64 { return j.cost }, Quantum: 100})
+			q := fair(fairq.Options[string, job]{
+				Capacity: fairq.Unbounded, Cost: func(j job) int64 { return j.cost }, Quantum: 100,
+			})
 			for i := range keys {
 				require.NoError(t, q.Push(job{fmt.Sprint("user with a name ", i), 1 + int64(i%500)}))
 			}
@@ -40,7 +42,8 @@ func TestSizes(t *testing.T) {
 			p := open(t, monitor.New(nil, monitor.FairQueue("jobs", q, nil)), "jobs")
 			for _, width := range []int64{1280, 320} {
 				p.run(chromedp.EmulateViewport(width, 800))
-				require.LessOrEqual(t, eval[int64](p, "document.documentElement.scrollWidth"), width, "width %d", width)
+				require.LessOrEqual(t, eval[int64](p, "document.documentElement.scrollWidth"),
+					width, "width %d", width)
 			}
 			require.Less(t, eval[int](p, "document.querySelectorAll('*').length"), 2000)
 			if keys > 1 {
@@ -60,7 +63,9 @@ func TestTablesOnPhone(t *testing.T) {
 		require.NoError(t, err)
 		id, err := q.Put(t.Context(), key, "to somebody", task.PutOptions{Kind: "newsletter"})
 		require.NoError(t, err)
-		require.NoError(t, q.Bury(t.Context(), id, errors.New("550 5.1.1 no such mailbox: somebody@some.example.com does not exist there")))
+		require.NoError(t,
+			q.Bury(t.Context(), id,
+				errors.New("550 5.1.1 no such mailbox: somebody@some.example.com does not exist there")))
 	}
 	p := open(t, monitor.New(&monitor.Options{Actions: everybody, Logger: quiet},
 		monitor.TaskQueue("mails", q, func(mail string) string { return mail })), "mails")
@@ -81,7 +86,9 @@ func TestFocusStays(t *testing.T) {
 	for i := range 9 {
 		require.NoError(t, q.Push(job{fmt.Sprint("user ", i%3), 1}))
 	}
-	p := open(t, monitor.New(&monitor.Options{Actions: everybody, Logger: quiet}, monitor.FairQueue("jobs", q, nil)), "jobs")
+	p := open(t,
+		monitor.New(&monitor.Options{Actions: everybody, Logger: quiet},
+			monitor.FairQueue("jobs", q, nil)), "jobs")
 	focused := `document.activeElement.getAttribute("aria-label")`
 	for tabs := 0; eval[string](p, focused+` || ""`) != "Drop user 2"; tabs++ {
 		require.Less(t, tabs, 30, "the buttons can be reached by the keyboard")
@@ -117,16 +124,20 @@ func TestAccessible(t *testing.T) {
 		_ = jobs.Push(job{fmt.Sprint("user ", i%7), 1})
 		_ = jobs.Push(job{"mallory", 1})
 	}
-	workers := pool.NewWorkers(fair(fairq.Options[string, job]{}), func(context.Context, job) error { return nil }, nil)
+	workers := pool.NewWorkers(fair(fairq.Options[string, job]{}),
+		func(context.Context, job) error { return nil }, nil)
 	m := monitor.New(&monitor.Options{Actions: everybody, Logger: quiet},
-		monitor.FairQueue("jobs", jobs, nil), monitor.TaskQueue("mails", mails(t), nil), monitor.Pool("workers", workers, nil))
+		monitor.FairQueue("jobs", jobs, nil), monitor.TaskQueue("mails", mails(t), nil),
+		monitor.Pool("workers", workers, nil))
 	for _, source := range []string{"", "jobs", "mails", "workers"} {
 		p := open(t, m, source)
 		p.run(chromedp.Evaluate(script, nil))
 		eval[bool](p, `document.querySelector("details").open = true`)
 		for colours, width := range map[string]int64{"light": 1280, "dark": 320} {
 			p.run(chromedp.EmulateViewport(width, 800),
-				emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: colours}}))
+				emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{
+					{Name: "prefers-color-scheme", Value: colours},
+				}))
 			require.Empty(t, p.violations(), "%s, %s, %d", source, colours, width)
 		}
 	}

@@ -160,6 +160,7 @@ func TestKill(t *testing.T) {
 	for _, name := range files(t, path) {
 		require.Contains(t, name, ".damaged")
 	}
-	t.Logf("%d letters; %d repeated, %d restored that had not been acknowledged, %d times a torn one was set aside",
+	t.Logf("%d letters; %d repeated, %d restored that had not been acknowledged, %d times a "+
+		"torn one was set aside",
 		len(written), again, unknown, torn)
 }

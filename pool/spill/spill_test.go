@@ -160,8 +160,10 @@ func TestErrorsOfLetters(t *testing.T) {
 
 // The bytes of version 1. A change to them needs another version.
 const version1 = `fairq-spill 1 158ef5cf
-- a88b38e2 {"task":{"id":7,"key":"alice","state":4},"payload":"{\"To\":\"a@b.c\"}","reason":2,"attempts":3,"at":"2026-01-02T03:04:05Z"}
-- f8c68383 {"task":{"key":{"base64":"/w=="},"err":{"code":5,"message":"no"}},"payload":"{\"To\":\"\"}","class":"fast","reason":1,"err":{"message":"full"}}
+- a88b38e2 {"task":{"id":7,"key":"alice","state":4},"payload":"{\"To\":\"a@b.c\"}",` +
+	`"reason":2,"attempts":3,"at":"2026-01-02T03:04:05Z"}
+- f8c68383 {"task":{"key":{"base64":"/w=="},"err":{"code":5,"message":"no"}},` +
+	`"payload":"{\"To\":\"\"}","class":"fast","reason":1,"err":{"message":"full"}}
 `
 
 func TestFormat(t *testing.T) {

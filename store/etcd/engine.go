@@ -289,7 +289,8 @@ func (t *txn) Commit() error {
 		}
 	}
 	if n := max(len(ops), len(compares)); n > t.maxOps {
-		return fmt.Errorf("the transaction has %d operations, must have at most %d, which is Options.MaxOps",
+		return fmt.Errorf("the transaction has %d operations, must have at most %d, "+
+			"which is Options.MaxOps",
 			n, t.maxOps)
 	}
 	ctx, cancel := context.WithTimeout(t.ctx, answerTimeout)
@@ -342,8 +343,8 @@ func (e *engine) explained(err error) error {
 		return fmt.Errorf("%w: Options.MaxOps is %d, must be at most the servers' --max-txn-ops", err,
 			e.maxOps)
 	case errors.Is(err, rpctypes.ErrRequestTooLarge) || isTooLarge(err):
-		return fmt.Errorf("%w: Options.MaxPayload must be at most two thirds of the servers' --max-request-bytes "+
-			"and of the client's MaxCallSendMsgSize", err)
+		return fmt.Errorf("%w: Options.MaxPayload must be at most two thirds of the servers' "+
+			"--max-request-bytes and of the client's MaxCallSendMsgSize", err)
 	}
 	return err
 }

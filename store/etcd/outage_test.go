@@ -237,10 +237,13 @@ func TestAway(t *testing.T) {
 	require.ErrorContains(t, err, `task: Take, queue "q": etcd: `+prefix)
 	require.Less(t, time.Since(begun), 10*time.Second)
 	for what, call := range map[string]func() error{
-		"History":      func() error { _, err := s.History(t.Context(), "q", 0, 1); return err },
-		"Queues":       func() error { _, err := s.Queues(t.Context(), "", 1); return err },
-		"open a queue": func() error { _, err := task.Open[string](t.Context(), s, "other", nil); return err },
-		"open":         func() error { _, err := open(t.Context(), newEngine(client, o), o); return err },
+		"History": func() error { _, err := s.History(t.Context(), "q", 0, 1); return err },
+		"Queues":  func() error { _, err := s.Queues(t.Context(), "", 1); return err },
+		"open a queue": func() error {
+			_, err := task.Open[string](t.Context(), s, "other", nil)
+			return err
+		},
+		"open": func() error { _, err := open(t.Context(), newEngine(client, o), o); return err },
 	} {
 		begun := time.Now()
 		require.ErrorIs(t, call(), context.DeadlineExceeded, what)

@@ -21,10 +21,12 @@ import (
 // avoid maps patterns to what to write instead. A space matches line ends too.
 var avoid = map[string]string{
 	`tells? whether`: "reports whether",
-	`tells|told|tell(?:ing)? (?:it|them|how|what|which|that|who)`:                                                 "returns, reports, says",
-	`what (?:is|was|are|were|has|have|had|comes|goes|stays|waits|leaves|fails|runs|they have|it (?:is|was|has)) `: "a noun",
-	`(?:^|[.:;,(] |\b(?:of|by|to|for|and|or|but|from|than|with|as) )whom? |who\w*ever`:                            "a noun",
-	`(?:those|one) (?:that|who|of which)|that of (?:those|the one)`:                                               "a noun",
+	`tells|told|tell(?:ing)? ` +
+		`(?:it|them|how|what|which|that|who)`: "returns, reports, says",
+	`what (?:is|was|are|were|has|have|had|comes|goes|stays|waits|leaves|fails|runs|they ` +
+		`have|it (?:is|was|has)) `: "a noun",
+	`(?:^|[.:;,(] |\b(?:of|by|to|for|and|or|but|from|than|with|as) )whom? |who\w*ever`: "a noun",
+	`(?:those|one) (?:that|who|of which)|that of (?:those|the one)`:                    "a noun",
 	`of (?:which|whom)`: "two sentences",
 	`, for (?:it|they|there|nobody|nothing|these|those|who|what|its|he|no|else) `: "because",
 	`also (?:if|where|when|while)`:                       "even",

@@ -153,7 +153,8 @@ func required(parts []part) (version string, err error) {
 			version = r.Mod.Version
 		}
 		if r.Mod.Version != version || !semver.IsValid(version) || module.IsPseudoVersion(version) {
-			return fmt.Errorf("%s/go.mod requires %v; all modules must require each other in one version that can be tagged",
+			return fmt.Errorf("%s/go.mod requires %v; all modules must require each other in one "+
+				"version that can be tagged",
 				from.dir, r.Mod)
 		}
 		return nil

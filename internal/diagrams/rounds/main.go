@@ -95,12 +95,15 @@ func draw() []byte {
 	items := arrive()
 	served := serve(items)
 	p := new(picture)
-	p.add(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 880 470" width="880" height="470" role="img" ` +
+	p.add(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 880 470" width="880" ` +
+		`height="470" role="img" ` +
 		`font-family="system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif">`)
 	p.add(`<title>How rounds are served</title>`)
-	p.add(`<desc>The items of three keys as they arrive, the rounds they are put into, and the order in which a FIFO and fairq serve them.</desc>`)
-	p.add(`<style>.item{font-size:14px;font-weight:600;text-anchor:middle}.head{font-size:17px;font-weight:600}` +
-		`.note{font-size:13px}.mid{font-size:13px;text-anchor:middle}.key{font-size:16px;font-weight:700}` +
+	p.add(`<desc>The items of three keys as they arrive, the rounds they are put into, and the ` +
+		`order in which a FIFO and fairq serve them.</desc>`)
+	p.add(`<style>.item{font-size:14px;font-weight:600;text-anchor:middle}` +
+		`.head{font-size:17px;font-weight:600}.note{font-size:13px}` +
+		`.mid{font-size:13px;text-anchor:middle}.key{font-size:16px;font-weight:700}` +
 		`.mark{font-size:12px;font-weight:600;text-anchor:middle}</style>`)
 	p.add(`<rect x="1" y="1" width="878" height="468" rx="10" fill="#ffffff" stroke="%s"/>`, line)
 	p.queues(items)
@@ -130,7 +133,8 @@ func (p *picture) queues(items []item) {
 		p.item(71+38*i, 98+44*int(it.key-'A'), it)
 	}
 	x := 52 + 38*len(items)
-	p.add(`<path d="M52 226H%d" stroke="%s" stroke-width="1.5"/><path d="M%d 221l8 5l-8 5z" fill="%s"/>`, x-8, gray, x-8, gray)
+	p.add(`<path d="M52 226H%d" stroke="%s" stroke-width="1.5"/><path d="M%d `+
+		`221l8 5l-8 5z" fill="%s"/>`, x-8, gray, x-8, gray)
 	p.text(52, 246, "note", gray, "time")
 }
 

@@ -116,12 +116,14 @@ func (p *picture) text(x, y int, style, color, text string) {
 
 func draw() []byte {
 	p := new(picture)
-	p.add(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 880 470" width="880" height="470" role="img" ` +
+	p.add(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 880 470" width="880" ` +
+		`height="470" role="img" ` +
 		`font-family="system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif">`)
 	p.add(`<title>The states of a task</title>`)
 	p.add(`<desc>The states that a task can be in, and what leads from one to another.</desc>`)
-	p.add(`<style>.state{font-size:15px;font-weight:600;text-anchor:middle}.sub{font-size:11px;text-anchor:middle}` +
-		`.note{font-size:13px}.mid{font-size:13px;text-anchor:middle}.end{font-size:13px;text-anchor:end}</style>`)
+	p.add(`<style>.state{font-size:15px;font-weight:600;text-anchor:middle}` +
+		`.sub{font-size:11px;text-anchor:middle}.note{font-size:13px}` +
+		`.mid{font-size:13px;text-anchor:middle}.end{font-size:13px;text-anchor:end}</style>`)
 	p.add(`<rect x="1" y="1" width="878" height="468" rx="10" fill="#ffffff" stroke="%s"/>`, line)
 	p.tip()
 	for _, a := range arrows {
@@ -160,6 +162,7 @@ func (p *picture) arrow(a arrow) {
 
 // tip defines the tip of arrows.
 func (p *picture) tip() {
-	p.add(`<marker id="tip" orient="auto" markerUnits="userSpaceOnUse" markerWidth="9" markerHeight="10" refY="5">`+
+	p.add(`<marker id="tip" orient="auto" markerUnits="userSpaceOnUse" markerWidth="9" `+
+		`markerHeight="10" refY="5">`+
 		`<path d="M0 0L9 5L0 10z" fill="%s"/></marker>`, dark)
 }

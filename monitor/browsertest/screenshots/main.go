@@ -47,7 +47,8 @@ func build(ctx context.Context) (dashboard *exec.Cmd, remove func(), err error) 
 	if err := compile.Run(); err != nil {
 		return nil, nil, err
 	}
-	dashboard = exec.CommandContext(ctx, program, "-addr", "localhost:0", "-flood", "300", "-every", "1s")
+	dashboard = exec.CommandContext(ctx, program, "-addr", "localhost:0", "-flood",
+		"300", "-every", "1s")
 	dashboard.Dir, dashboard.Stderr = root, os.Stderr
 	return dashboard, func() { os.RemoveAll(dir) }, nil
 }
@@ -81,7 +82,9 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer end()
-	if err := chromedp.Run(browser, chromedp.EmulateViewport(1280, 900), chromedp.Navigate(page+"?queue=grid"), chromedp.Sleep(settle)); err != nil {
+	err = chromedp.Run(browser, chromedp.EmulateViewport(1280, 900),
+		chromedp.Navigate(page+"?queue=grid"), chromedp.Sleep(settle))
+	if err != nil {
 		return err
 	}
 	for _, picture := range []struct {
@@ -93,9 +96,12 @@ func run(ctx context.Context) error {
 		var png []byte
 		err := chromedp.Run(browser,
 			chromedp.EmulateViewport(picture.width, picture.height),
-			emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: picture.colours}}),
+			emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{
+				{Name: "prefers-color-scheme", Value: picture.colours},
+			}),
 			// The sections between the two would fill the picture.
-			chromedp.Evaluate(`for (const id of ['charts', 'next', 'failures']) document.getElementById(id).style.display = 'none'`, nil),
+			chromedp.Evaluate(`for (const id of ['charts', 'next', 'failures']) `+
+				`document.getElementById(id).style.display = 'none'`, nil),
 			chromedp.Sleep(2*time.Second), chromedp.CaptureScreenshot(&png))
 		if err != nil {
 			return err

@@ -90,7 +90,8 @@ type audit struct {
 
 func newAudit(t testing.TB) *audit {
 	a := &audit{
-		t: t, tasks: map[string]*taskHistory{}, groups: map[string]*group{}, uniqueKeys: map[string]*taskHistory{}, calls: map[string]int{},
+		t: t, tasks: map[string]*taskHistory{}, groups: map[string]*group{},
+		uniqueKeys: map[string]*taskHistory{}, calls: map[string]int{},
 		batches: map[string][]*taskHistory{}, killed: map[string]int64{}, stalled: map[string]bool{},
 	}
 	mistakes := 0
@@ -107,14 +108,16 @@ func (a *audit) wrong(f *taskHistory, what string, args ...any) {
 	a.t.Helper()
 	var history strings.Builder
 	for i, l := range a.lines {
-		about := l.Name == f.Name || l.Name == f.Group && f.Group != "" || f.holder != nil && l.Name == f.holder.by
+		about := l.Name == f.Name || l.Name == f.Group && f.Group != "" ||
+			f.holder != nil && l.Name == f.holder.by
 		if about || slices.ContainsFunc(l.Puts, func(p putTask) bool { return p.Name == f.Name }) {
 			l.Puts = nil
 			text, _ := json.Marshal(l)
 			fmt.Fprintf(&history, "\n%d: %s", i+1, text)
 		}
 	}
-	a.report("line %d: task %d %+v: %s%s", a.line, f.id, f.putTask, fmt.Sprintf(what, args...), history.String())
+	a.report("line %d: task %d %+v: %s%s", a.line, f.id, f.putTask,
+		fmt.Sprintf(what, args...), history.String())
 }
 
 // read goes through a journal.
@@ -215,7 +218,8 @@ func (a *audit) begun(call string, l *line) int {
 }
 
 // named is an error that names the call, the queue, the database and the operation that failed.
-var named = regexp.MustCompile(`^error: (task: [A-Z]\w+, queue ".*": )?(it is not known whether it was done: )?(sqlite|postgres): [^ ]+: [a-z ]+: `)
+var named = regexp.MustCompile(`^error: (task: [A-Z]\w+, queue ".*": )?(it is not known whether ` +
+	`it was done: )?(sqlite|postgres): [^ ]+: [a-z ]+: `)
 
 func (a *audit) beginPut(call string, l *line) {
 	var batch []*taskHistory
@@ -285,7 +289,8 @@ func (a *audit) took(f *taskHistory, l *line) {
 	if f.goneBy != "" {
 		a.wrong(f, "it was taken after its %s", f.goneBy)
 	}
-	if first := f.takes == 0; first && l.Took.Attempts == 1 && l.Took.ReadyAt-l.Took.Created < int64(f.Delay) {
+	if first := f.takes == 0; first && l.Took.Attempts == 1 &&
+		l.Took.ReadyAt-l.Took.Created < int64(f.Delay) {
 		a.wrong(f, "it was ready too early")
 	}
 	if l.Took.ReadyAt > l.At+int64(time.Second) || l.Took.Key != f.Key || l.Took.Attempts < 1 {
@@ -297,9 +302,11 @@ func (a *audit) took(f *taskHistory, l *line) {
 		case l.Took.Attempts > h.tries+1: // there was a take that nobody had time to write down
 		case dead:
 			a.back++
-			late := int64(time.Second)           // it was killed a little later than that was written down
-			kicked := l.Took.Attempts <= h.tries // at an unknown time; it was buried first, perhaps after others had taken it
-			if !a.late && !kicked && l.Took.ReadyAt > died+int64(grace)+late && (h.until == 0 || l.Took.ReadyAt > h.until) {
+			late := int64(time.Second) // the process died a little after the line of its kill
+			// The task was kicked, at an unknown time, after a bury that took the lease away.
+			kicked := l.Took.Attempts <= h.tries
+			if !a.late && !kicked && l.Took.ReadyAt > died+int64(grace)+late &&
+				(h.until == 0 || l.Took.ReadyAt > h.until) {
 				a.wrong(f, "it was back only %v after the end of %s", time.Duration(l.Took.ReadyAt-died), h.by)
 			}
 		case h.until != 0 && h.until <= l.At:
@@ -338,7 +345,8 @@ func (a *audit) checkInFlight(f *taskHistory) {
 	}
 	n := 0
 	for _, other := range a.tasks {
-		if h := other.holder; other.queue == f.queue && other.Key == f.Key && h != nil && !h.free && a.killed[h.by] == 0 &&
+		if h := other.holder; other.queue == f.queue && other.Key == f.Key && h != nil && !h.free &&
+			a.killed[h.by] == 0 &&
 			!a.stalled[h.by] && (h.until == 0 || h.until > a.current.At) {
 			n++
 		}

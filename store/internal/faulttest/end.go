@@ -30,7 +30,8 @@ func (a *audit) end(gone map[string][]driver.Ended) {
 			f.ended = e
 			if e.UniqueKey != "" {
 				if before := last[e.UniqueKey]; before != nil && before.At.After(e.Created.Add(time.Second)) {
-					a.wrong(f, "its unique key was that of task %d until %v, it was put at %v", before.ID, before.At, e.Created)
+					a.wrong(f, "its unique key was that of task %d until %v, it was put at %v", before.ID,
+						before.At, e.Created)
 				}
 				last[e.UniqueKey] = e
 			}
@@ -112,8 +113,9 @@ func (a *audit) endOfGroup(name string, g *group) {
 			a.wrong(f, "group %s: it has ended with %v", name, f.ended.Outcome)
 		}
 	}
+	deleted := func(f *taskHistory) bool { return errors.Is(f.ended.Outcome, driver.ErrDeleted) }
 	if len(g.tasks) > 1 && g.tasks[0].ended != nil && g.tasks[1].ended != nil &&
-		errors.Is(g.tasks[0].ended.Outcome, driver.ErrDeleted) == errors.Is(g.tasks[1].ended.Outcome, driver.ErrDeleted) {
+		deleted(g.tasks[0]) == deleted(g.tasks[1]) {
 		a.report("group %s: both its ends have come, or none", name)
 	}
 }

@@ -20,7 +20,8 @@ func Fair(t *testing.T, open Opener, where string, perRound int) {
 	var all []*Process
 	for i := range 2 {
 		all = append(all, Start(t, Job{
-			Role: "fill", Name: fmt.Sprint("fill", i), Where: where, Journal: path, Args: map[string]int{"keys": keys, "each": each},
+			Role: "fill", Name: fmt.Sprint("fill", i), Where: where, Journal: path,
+			Args: map[string]int{"keys": keys, "each": each},
 		}))
 	}
 	for _, p := range all {
@@ -79,7 +80,8 @@ func (s *Self) fill() error {
 	for key := range s.Args["keys"] {
 		wg.Go(func() {
 			for range s.Args["each"] {
-				if _, err := q.Put(context.Background(), fmt.Sprint("key", key), "", task.PutOptions{}); err != nil {
+				_, err := q.Put(context.Background(), fmt.Sprint("key", key), "", task.PutOptions{})
+				if err != nil {
 					failures <- err
 					return
 				}

@@ -97,7 +97,8 @@ func (j *journal) begin(l line) func(line) {
 	l.Call = call
 	j.write(l)
 	return func(end line) {
-		end.Op, end.Queue, end.Name, end.ID, end.Take, end.Call, end.Done = l.Op, l.Queue, l.Name, l.ID, l.Take, call, true
+		end.Op, end.Queue, end.Name, end.ID, end.Take, end.Call, end.Done = l.Op, l.Queue, l.Name,
+			l.ID, l.Take, call, true
 		j.write(end)
 	}
 }
@@ -130,6 +131,7 @@ func class(err error) string {
 }
 
 var ruleErrors = map[string]error{
-	"lost": driver.ErrLeaseLost, "duplicate": driver.ErrDuplicate, "full": fairq.ErrFull, "not found": driver.ErrNotFound,
+	"lost": driver.ErrLeaseLost, "duplicate": driver.ErrDuplicate, "full": fairq.ErrFull,
+	"not found": driver.ErrNotFound,
 	"cancelled": driver.ErrGroupCancelled, "taken": driver.ErrTaken, "blocked": driver.ErrBlocked,
 }

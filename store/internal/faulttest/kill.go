@@ -79,7 +79,8 @@ func newKiller(t *testing.T, where string) *killer {
 func (k *killer) start(role string, slot int) *Process {
 	k.started++
 	return Start(k.t, Job{
-		Role: role, Name: fmt.Sprint(role, k.started), Where: k.where, Journal: k.path, Seed: k.random.Uint64(),
+		Role: role, Name: fmt.Sprint(role, k.started), Where: k.where, Journal: k.path,
+		Seed:   k.random.Uint64(),
 		Queues: killed, Args: map[string]int{"slot": slot},
 	})
 }
@@ -101,12 +102,13 @@ func (k *killer) audit(s Store) {
 	a.late = k.late
 	a.read(readJournal(k.t, k.path))
 	a.end(gone)
-	require.LessOrEqual(k.t, a.unrecorded, a.kills*24, "tasks have more attempts than there can have been")
+	require.LessOrEqual(k.t, a.unrecorded, a.kills*24,
+		"tasks have more attempts than there can have been")
 	if k.rounds >= 50 { // of a few, perhaps none is killed while it has tasks
 		require.NotZero(k.t, a.back)
 	}
-	k.t.Logf("%d kills, %d tasks put, %d leases of the dead came back, %d waited for outcomes, %d leases of stalled "+
-		"processes lost, %d takes nobody knew of, the longest call took %v",
+	k.t.Logf("%d kills, %d tasks put, %d leases of the dead came back, %d waited for outcomes, "+
+		"%d leases of stalled processes lost, %d takes nobody knew of, the longest call took %v",
 		a.kills, len(a.tasks), a.back, a.waits, a.lost, a.unrecorded, a.longest)
 }
 
@@ -162,7 +164,8 @@ func (l *load) drainSome(t *testing.T) int {
 	held, err := l.queue.List(l.Stop, task.ListOptions{State: driver.Held, Limit: 1000})
 	require.NoError(t, err)
 	for _, h := range held {
-		if h.Info().Role == driver.Member || len(held) == last.Len() { // else their members may still end, and with them the groups
+		// An AtEnd or AtAbort task still waits for members that may end by themselves.
+		if h.Info().Role == driver.Member || len(held) == last.Len() {
 			require.NoError(t, l.endGroup("start", h.Info().Group))
 		}
 	}

@@ -16,11 +16,13 @@ const grace = 2 * time.Second
 
 // queues are the queues of the load. In the second one only the fronts of keys can be taken.
 var queues = map[string]task.Options[string]{
-	"plain":   {Grace: grace, Retention: time.Hour},
-	"limited": {Grace: grace, Retention: time.Hour, MaxInFlightPerKey: 2, Capacity: 150, KeyCapacity: 60},
-	"serial":  {Retention: time.Hour, MaxInFlightPerKey: 1, Capacity: 40, KeyCapacity: 15},
-	"fair":    {Retention: time.Hour},
-	"room":    {Retention: time.Hour, Capacity: 1},
+	"plain": {Grace: grace, Retention: time.Hour},
+	"limited": {
+		Grace: grace, Retention: time.Hour, MaxInFlightPerKey: 2, Capacity: 150, KeyCapacity: 60,
+	},
+	"serial": {Retention: time.Hour, MaxInFlightPerKey: 1, Capacity: 40, KeyCapacity: 15},
+	"fair":   {Retention: time.Hour},
+	"room":   {Retention: time.Hour, Capacity: 1},
 }
 
 func openQueue(ctx context.Context, s Store, name string) (*task.Queue[string], error) {
@@ -181,8 +183,9 @@ func (l *load) newPut() putTask {
 
 func (p *putTask) options() task.PutOptions {
 	return task.PutOptions{
-		Priority: p.Priority, Kind: p.Kind, Delay: p.Delay, TTR: p.TTR, MaxAttempts: p.MaxAttempts, UniqueKey: p.UniqueKey,
-		Group: p.Group, Role: p.Role,
+		Priority: p.Priority, Kind: p.Kind, Delay: p.Delay, TTR: p.TTR, MaxAttempts: p.MaxAttempts,
+		UniqueKey: p.UniqueKey,
+		Group:     p.Group, Role: p.Role,
 	}
 }
 

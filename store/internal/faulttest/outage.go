@@ -83,7 +83,10 @@ func (s *Self) startPool() (*poolLoad, error) {
 	}
 	c := &poolLoad{load: l}
 	c.pool = pool.New(l.queue, c.handle, &pool.Options[string]{
-		Workers: 4, Policy: pool.Policy{MaxAttempts: -1, Backoff: pool.Backoff{Base: time.Millisecond, Max: 10 * time.Millisecond}},
+		Workers: 4,
+		Policy: pool.Policy{
+			MaxAttempts: -1, Backoff: pool.Backoff{Base: time.Millisecond, Max: 10 * time.Millisecond},
+		},
 		Logger: slog.New(slog.DiscardHandler),
 	})
 	pace := time.Tick(time.Millisecond)
@@ -157,7 +160,8 @@ func (s *Self) pool() error {
 // noGoroutines waits until only the goroutines of the test are left.
 func noGoroutines(t *testing.T) {
 	t.Helper()
-	require.Eventually(t, func() bool { return len(goroutines()) == 0 }, timeout, time.Millisecond, "%v", goroutines())
+	require.Eventually(t, func() bool { return len(goroutines()) == 0 }, timeout, time.Millisecond,
+		"%v", goroutines())
 }
 
 // goroutines returns the stacks of goroutines that run code of this repository, or of its
@@ -166,7 +170,8 @@ func goroutines() (stacks []string) {
 	text := make([]byte, 1<<20)
 	text = text[:runtime.Stack(text, true)]
 	for stack := range strings.SplitSeq(string(text), "\n\n") {
-		foreign := strings.Contains(stack, "testing.tRunner") || strings.Contains(stack, "faulttest.Start") ||
+		foreign := strings.Contains(stack, "testing.tRunner") ||
+			strings.Contains(stack, "faulttest.Start") ||
 			strings.Contains(stack, "pgtest.") || strings.Contains(stack, "faulttest.goroutines")
 		if !foreign && (strings.Contains(stack, "fairq") || strings.Contains(stack, "pgx")) {
 			stacks = append(stacks, stack)

@@ -31,7 +31,8 @@ func share(t *testing.T, open Opener, where string, processes int) {
 	all := make([]*Process, processes)
 	for i := range all {
 		all[i] = Start(t, Job{
-			Role: "share", Name: fmt.Sprintf("%d of %d", i, processes), Where: where, Journal: path, Seed: rand.Uint64(),
+			Role: "share", Name: fmt.Sprintf("%d of %d", i, processes), Where: where, Journal: path,
+			Seed:   rand.Uint64(),
 			Queues: []string{"serial"}, Args: map[string]int{"tasks": 400 / processes, "slot": i},
 		})
 	}
@@ -51,7 +52,8 @@ func share(t *testing.T, open Opener, where string, processes int) {
 	a.read(readJournal(t, path))
 	a.end(gone)
 	require.Zero(t, a.unrecorded)
-	t.Logf("%d tasks, %d of them at once, %d waited for outcomes, %d leases of stalled processes lost, the longest call took %v",
+	t.Logf("%d tasks, %d of them at once, %d waited for outcomes, %d leases of stalled processes "+
+		"lost, the longest call took %v",
 		len(a.tasks), a.fullest, a.waits, a.lost, a.longest)
 }
 

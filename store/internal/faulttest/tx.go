@@ -141,7 +141,8 @@ func Transactions(t *testing.T, open Opener, where string, c Caller) {
 	}
 	for _, line := range readJournal(t, path) {
 		if line.Done {
-			require.True(t, tables[line.Op][line.Name], "%s: the commit of %s was acknowledged", line.Op, line.Name)
+			require.True(t, tables[line.Op][line.Name], "%s: the commit of %s was acknowledged",
+				line.Op, line.Name)
 		}
 	}
 	if rounds > 3 { // otherwise all may be killed before that

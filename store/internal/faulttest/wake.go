@@ -23,7 +23,10 @@ func Wake(t *testing.T, open Opener, where string) {
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	plain, room := openBoth(t, s)
 	_, path := newJournal(t)
-	child := Start(t, Job{Role: "wake", Name: "child", Where: where, Journal: path, Args: map[string]int{"rounds": wakeRounds}})
+	child := Start(t, Job{
+		Role: "wake", Name: "child", Where: where, Journal: path,
+		Args: map[string]int{"rounds": wakeRounds},
+	})
 	times := map[string][]time.Duration{}
 	for range wakeRounds {
 		wake := func(what string, do func() error) {

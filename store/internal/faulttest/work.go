@@ -68,7 +68,9 @@ func (l *load) took(t *task.Task[string]) lease {
 	take, info := l.Journal.call.Add(1), t.Info()
 	l.Journal.write(line{
 		Op: "took", Take: take, Queue: l.name, Name: t.Payload, ID: t.ID, Until: nanos(info.Until),
-		Took: &took{Key: t.Key, Attempts: t.Attempts, Created: nanos(info.Created), ReadyAt: nanos(info.ReadyAt)},
+		Took: &took{
+			Key: t.Key, Attempts: t.Attempts, Created: nanos(info.Created), ReadyAt: nanos(info.ReadyAt),
+		},
 	})
 	return lease{t, take}
 }
@@ -119,7 +121,9 @@ func (l *load) ackAndTake(t lease) error {
 	if l.chance(50) {
 		return l.workOn(next)
 	}
-	done = l.Journal.begin(line{Op: "snooze", Queue: l.name, Name: next.Payload, ID: next.ID, Take: next.take})
+	done = l.Journal.begin(line{
+		Op: "snooze", Queue: l.name, Name: next.Payload, ID: next.ID, Take: next.take,
+	})
 	err = l.consumer.ReleaseAll(context.Background())
 	done(line{Err: class(err)})
 	return expected(err)
