@@ -40,6 +40,8 @@ import (
 	"iter"
 
 	"github.com/fairq/fairq/internal/account"
+	"github.com/fairq/fairq/internal/life"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // First returns the turn of a line that has none. end is its account after its last used turn, and
@@ -66,25 +68,39 @@ func Used(turn account.Account, now, cost, share uint64) (end, next account.Acco
 // Line is a line for Forecast.
 type Line[T any] struct {
 	Tasks[T]
+	Key   *Key
 	Turn  account.Account
-	Share uint64
 	First Task[T] // its first task
 }
 
 // Tasks iterates over the other tasks of a line.
 type Tasks[T any] interface {
 	Next() Task[T] // a zero Task at the end
-
-	// Blocked reports whether no more tasks of the key can be taken after the yielded ones.
-	Blocked() bool
 }
 
 // Task is a ready task.
 type Task[T any] struct {
 	Task  T
 	Place uint64 // not 0
-	Cost  uint64
+	Cost  uint64 // also the tokens of an attempt
+	Share uint64
 	Round uint64 // of its own turn, 0 if it uses the turn of the line
+}
+
+// Key has the limits of a key, or of a queue.
+type Key struct {
+	Slots int // how many more tasks it may have in flight
+	Rate  driver.Rate
+	Wait  life.Wait
+}
+
+// Blocked reports whether no task of the key can be taken.
+func (k *Key) Blocked() bool { return k.Slots <= 0 || k.Wait.Waits }
+
+func (k *Key) take(tokens uint64, at int64) {
+	if k.Slots--; k.Rate.Limit > 0 {
+		k.Wait.Spend(k.Rate, int64(tokens), at)
+	}
 }
 
 func (l *Line[T]) round() uint64 { return cmp.Or(l.First.Round, l.Turn.Round) }
@@ -96,19 +112,24 @@ func (l *Line[T]) compare(other *Line[T]) int {
 
 // Forecast yields the tasks of a priority in the order in which they will be taken if nothing else
 // happens, with the number of rounds from now. lines yields the lines in the order of their first
-// tasks.
-func Forecast[T any](lines iter.Seq[*Line[T]], now uint64) iter.Seq2[T, int] {
+// tasks. The tasks are taken at one time, and Forecast notes that in the limits of the keys and of
+// the queue.
+func Forecast[T any](
+	lines iter.Seq[*Line[T]], now uint64, queue *Key, at int64,
+) iter.Seq2[T, int] {
 	return func(yield func(T, int) bool) {
 		var again upcoming[T] // lines that have used a turn, by the next one
 		current := now
 		use := func(l *Line[T]) bool {
-			if l.Blocked() {
-				return true
+			if l.Key.Blocked() || queue.Blocked() {
+				return !queue.Blocked()
 			}
 			t := l.First
 			if current = max(current, l.round()); t.Round == 0 {
-				_, l.Turn = Used(l.Turn, current, t.Cost, l.Share)
+				_, l.Turn = Used(l.Turn, current, t.Cost, t.Share)
 			}
+			l.Key.take(t.Cost, at)
+			queue.take(t.Cost, at)
 			if l.First = l.Next(); l.First.Place != 0 {
 				heap.Push(&again, l)
 			}

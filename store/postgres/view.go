@@ -156,7 +156,7 @@ func (v *view) addTasks(r *rows.Range) *[]*rows.Row {
 	var sql string
 	var args []any
 	switch {
-	case isSearch(*r):
+	case r.Index == rows.TaskKind:
 		s := wholeSearch(r)
 		s.extra, payload = 0, true
 		sql, args = s.statement(v.queue)

@@ -3,8 +3,8 @@ package memory
 import (
 	"context"
 	"iter"
+	"math"
 
-	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/internal/order"
 	"github.com/fairq/fairq/task/driver"
 )
@@ -29,19 +29,15 @@ func (q *queue) upcoming(found []driver.UpcomingTask) ([]driver.UpcomingTask, er
 	}
 	defer q.exit()
 	now = q.clock(now)
-	all := q.all.wait
-	keys := map[*keyState]*keyAhead{}
+	all := &order.Key{Slots: math.MaxInt, Rate: q.settings.Rate, Wait: q.all.wait}
+	if q.paused {
+		all.Slots = 0
+	}
+	keys := map[*keyState]*order.Key{}
 	for _, b := range q.bands {
-		for it, round := range order.Forecast(b.upcoming(keys), b.now) {
-			if q.paused || all.Waits || len(found) == cap(found) {
+		for it, round := range order.Forecast(b.upcoming(keys), b.now, all, now) {
+			if len(found) == cap(found) {
 				return found, nil
-			}
-			k := keys[it.key]
-			if k.slots--; q.settings.KeyRate.Limit > 0 {
-				k.wait.Spend(q.settings.KeyRate, q.tokens(it), now)
-			}
-			if q.settings.Rate.Limit > 0 {
-				all.Spend(q.settings.Rate, q.tokens(it), now)
 			}
 			if !it.isDue(now) {
 				found = append(found, driver.UpcomingTask{
@@ -53,24 +49,21 @@ func (q *queue) upcoming(found []driver.UpcomingTask) ([]driver.UpcomingTask, er
 	return found, nil
 }
 
-// keyAhead is the future state of a key, after some of its tasks are taken.
-type keyAhead struct {
-	slots int // see queue.slots
-	wait  life.Wait
-}
-
-// upcoming iterates over the lines with takeable tasks.
-func (b *band) upcoming(keys map[*keyState]*keyAhead) iter.Seq[*order.Line[*item]] {
+// upcoming iterates over the lines with takeable tasks. keys has the limits of their keys after
+// the tasks before.
+func (b *band) upcoming(keys map[*keyState]*order.Key) iter.Seq[*order.Line[*item]] {
 	return func(yield func(*order.Line[*item]) bool) {
 		for t := range inOrder(b.shown) {
-			l := t.line
-			if l.key.blocked {
+			l, k := t.line, t.line.key
+			if k.blocked {
 				continue
 			}
-			if keys[l.key] == nil {
-				keys[l.key] = &keyAhead{b.queue.slots(l.key), l.key.wait}
+			if keys[k] == nil {
+				keys[k] = &order.Key{
+					Slots: b.queue.slots(k), Rate: b.queue.settings.KeyRate, Wait: k.wait,
+				}
 			}
-			w := &walk{line: l, key: keys[l.key]}
+			w := &walk{line: l}
 			w.rest = w.few[:0]
 			for _, lane := range l.lanes {
 				if early := lane.sorted(); len(early) > 0 {
@@ -78,7 +71,7 @@ func (b *band) upcoming(keys map[*keyState]*keyAhead) iter.Seq[*order.Line[*item
 				}
 				w.rest = append(w.rest, cursor{item: lane.inOrder.first, linked: true})
 			}
-			w.Line = order.Line[*item]{Tasks: w, Turn: l.next, Share: l.share(), First: w.Next()}
+			w.Line = order.Line[*item]{Tasks: w, Key: keys[k], Turn: l.next, First: w.Next()}
 			if !yield(&w.Line) {
 				return
 			}
@@ -98,7 +91,6 @@ func (l *lane) sorted() (early []*item) {
 type walk struct {
 	order.Line[*item]
 	line *line
-	key  *keyAhead
 	rest []cursor
 	few  [1]cursor // the first array of rest
 }
@@ -109,9 +101,6 @@ type cursor struct {
 	rest   []*item
 	linked bool // the next tasks are in the list of the lane, not in rest
 }
-
-// Blocked implements order.Tasks.
-func (w *walk) Blocked() bool { return w.key.slots == 0 || w.key.wait.Waits }
 
 // Next implements order.Tasks.
 func (w *walk) Next() (next order.Task[*item]) {
@@ -134,5 +123,7 @@ func (w *walk) Next() (next order.Task[*item]) {
 	default:
 		first.item = nil
 	}
-	return order.Task[*item]{Task: it, Place: it.place, Cost: w.line.cost(it), Round: it.turn}
+	return order.Task[*item]{
+		Task: it, Place: it.place, Cost: w.line.cost(it), Share: w.line.share(), Round: it.turn,
+	}
 }

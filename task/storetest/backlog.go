@@ -41,8 +41,7 @@ var backlogs = []backlog{
 // tasks, priorities or kinds of one key, or beside many keys, as it does in a small queue, with and without
 // MaxInFlightPerKey and KeepPlace. Those of
 // these that are named in grows it leaves out. It is not in a bubble, because in these no time
-// passes while something is done; so open returns a Store whose time is that of the clock. What
-// Upcoming costs depends on more: see there.
+// passes while something is done; so open returns a Store whose time is that of the clock.
 func Backlog(t *testing.T, open func(t *testing.T) task.Store, grows ...string) {
 	for _, b := range backlogs {
 		for _, name := range []string{b.name, b.name + ", limited"} {
@@ -202,5 +201,6 @@ func (m *measured) measure() {
 	for range 2 { // the first may count keys, which a store does now and then
 		m.time("Stats", func() error { _, err := m.Stats(ctx); return err })
 	}
+	m.time("Upcoming", func() error { _, err := m.Upcoming(ctx, smallQueue); return err })
 	m.time("List", func() error { _, err := m.List(ctx, task.ListOptions{Limit: 10}); return err })
 }

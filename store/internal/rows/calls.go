@@ -243,10 +243,16 @@ func (v Calls) listTaken(o driver.ListOptions) ([]*Row, error) {
 
 // Next returns the first task of a line that is Ready and comes after a round and place.
 func (v Calls) Next(l Line, round, place uint64) (*Row, error) {
-	return one(v.Rows(Range{
-		Index: TaskLine, Prefixes: at(l.Key, num(l.Priority)), From: Tuple{num(round), num(place + 1)}, Limit: 1,
-		Only: Only{State: driver.Ready}, Lock: SkipLocked,
-	}))
+	return one(v.Rows(NextRange(l, round, place)))
+}
+
+// NextRange is what Next reads.
+func NextRange(l Line, round, place uint64) Range {
+	return Range{
+		Index: TaskLine, Prefixes: at(l.Key, num(l.Priority)),
+		From: Tuple{num(round), num(place + 1)}, Limit: 1, Only: Only{State: driver.Ready},
+		Lock: SkipLocked,
+	}
 }
 
 // SetKey writes a row, or deletes it if there is nothing to be known of the key.

@@ -190,6 +190,12 @@ func (v *views) find(c rows.Calls) (found []*rows.Row) {
 		{1, func() { all(c.List(v.listOptions())) }},
 		{1, func() { one(c.Next(val.line(), val.round(), val.place())) }},
 		{4, func() { all(c.Rows(v.firstRange())) }},
+		{1, func() {
+			r := rows.ReadyRange(rows.Filter{MaxPriority: driver.MaxPriority}, n)
+			r.From = rows.Tuple{int64(val.priority()), int64(val.round()), int64(val.place())}
+			r.Payload, r.Lock = payload, rows.NoLock
+			all(c.Rows(r))
+		}},
 		{10 * min(1, len(v.planned)), func() { found = pick(v.rnd, v.planned...)(c) }},
 	})
 	return found

@@ -39,7 +39,18 @@ func ReadAll(t testing.TB, v rows.Calls) {
 		"SweepServed": true, "SweepOutcomes": true, "SweepHistory": true, "Ended": true,
 	}
 	k, l := any("key1"), any("key2")
+	behind := rows.FirstRange(rows.TaskPlace, []rows.Tuple{{k, int64(1), int64(1)}}, 3, false)
+	behind.From = rows.Tuple{int64(5)}
+	later := rows.FirstRange(rows.TaskPlace, []rows.Tuple{{k}, {l}}, 1, false)
+	later.From = rows.Tuple{int64(1)}
+	ready := rows.ReadyRange(rows.Filter{MaxPriority: driver.MaxPriority}, 3)
+	ready.From, ready.Payload, ready.Lock = rows.Tuple{int64(1), int64(5), int64(6)}, false, rows.NoLock
+	next := rows.NextRange(rows.Line{Key: "key1", Priority: 1}, 5, 6)
+	next.Lock = rows.NoLock
 	for _, r := range []rows.Range{
+		behind, later, ready, next,
+		{Index: rows.TaskPlace, Prefixes: []rows.Tuple{{k, int64(1), int64(0)}, {l, int64(1), int64(0)}}},
+		rows.FirstRange(rows.TaskPlace, []rows.Tuple{{k, int64(1), int64(1)}, {l, int64(0), int64(1)}}, 3, false),
 		rows.FirstRange(rows.TaskPlace, []rows.Tuple{{k}, {l}}, 3, true), rows.FirstRange(rows.TaskPlace, []rows.Tuple{{k, int64(1)}}, 3, false),
 		rows.FirstRange(rows.TaskPlace, []rows.Tuple{{k, int64(1)}, {l, int64(0)}}, 3, true),
 		rows.FirstRange(rows.TaskKinds, []rows.Tuple{{k, "kind1", int64(1)}, {l, "kind1", int64(1)}}, 3, false),

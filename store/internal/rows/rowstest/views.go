@@ -175,21 +175,25 @@ func (tx *txs) firstRange() rows.Range {
 	v := tx.values
 	i := pick(tx.rnd, rows.TaskPlace, rows.TaskKinds, rows.TaskKinds, rows.TaskShown)
 	var prefixes []rows.Tuple
-	fields := 1 + tx.rnd.IntN(2)
+	fields := 1 + tx.rnd.IntN(3)
 	for range pick(tx.rnd, 1, 1, 5) {
-		p := rows.Tuple{v.of(v.keys), int64(v.priority())}
+		p := rows.Tuple{v.of(v.keys), int64(v.priority()), int64(tx.rnd.IntN(2))}
 		switch i {
 		case rows.TaskKinds:
 			p = rows.Tuple{p[0], v.of(v.kinds), p[1]}
 			fields = max(fields, 2)
 		case rows.TaskShown:
-			p[1] = int64(tx.rnd.IntN(2))
+			p[1], fields = p[2], min(fields, 2)
 		}
 		prefixes = append(prefixes, p[:fields])
 	}
 	slices.SortFunc(prefixes, rows.Tuple.Compare)
 	prefixes = slices.CompactFunc(prefixes, func(a, b rows.Tuple) bool { return a.Compare(b) == 0 })
-	return rows.FirstRange(i, prefixes, 1+tx.rnd.IntN(3), tx.chance(2))
+	r := rows.FirstRange(i, prefixes, 1+tx.rnd.IntN(3), tx.chance(2))
+	if i == rows.TaskPlace && tx.chance(2) {
+		r.From = [...]rows.Tuple{1: {int64(v.priority())}, 2: {int64(1)}, 3: {int64(v.place())}}[fields]
+	}
+	return r
 }
 
 // view enters a queue. It returns nil if there is none.
