@@ -11,7 +11,9 @@ import (
 )
 
 // Put implements [driver.Backend].
-func (q *queue) Put(_ context.Context, tasks []driver.New, ids []driver.ID) (n int, evicted []driver.Record, err error) {
+func (q *queue) Put(
+	_ context.Context, tasks []driver.New, ids []driver.ID,
+) (n int, evicted []driver.Record, err error) {
 	now := q.now() // before others have to wait for it
 	if _, err := q.enter(); err != nil {
 		return 0, nil, err
@@ -35,7 +37,9 @@ func (q *queue) Put(_ context.Context, tasks []driver.New, ids []driver.ID) (n i
 // PutOne implements [driver.Backend]. It allocates only memory that the task keeps. Calls for one
 // task are methods of backend itself, because methods of the embedded queue would be called
 // through a wrapper that copies their arguments.
-func (b *backend) PutOne(_ context.Context, n driver.New) (id driver.ID, evicted *driver.Record, err error) {
+func (b *backend) PutOne(
+	_ context.Context, n driver.New,
+) (id driver.ID, evicted *driver.Record, err error) {
 	q := b.queue
 	now := q.now()
 	if id, ok := q.putPlain(&n, now); ok {
@@ -53,7 +57,9 @@ func (b *backend) PutOne(_ context.Context, n driver.New) (id driver.ID, evicted
 func (*queue) Joined(context.Context) *driver.Tx { return nil }
 
 // Take implements [driver.Backend].
-func (q *queue) Take(_ context.Context, by *driver.Taker, into []driver.Record) (n int, err error) {
+func (q *queue) Take(
+	_ context.Context, by *driver.Taker, into []driver.Record,
+) (n int, err error) {
 	now, err := q.enter()
 	if err != nil {
 		return 0, err
@@ -85,7 +91,9 @@ func (b *backend) TakeOne(_ context.Context, by *driver.Taker) (a driver.Attempt
 }
 
 // TakeID implements [driver.Backend].
-func (q *queue) TakeID(_ context.Context, consumer driver.Handle, id driver.ID) (r driver.Record, err error) {
+func (q *queue) TakeID(
+	_ context.Context, consumer driver.Handle, id driver.ID,
+) (r driver.Record, err error) {
 	now, err := q.enter()
 	if err != nil {
 		return r, err
@@ -99,7 +107,9 @@ func (q *queue) TakeID(_ context.Context, consumer driver.Handle, id driver.ID) 
 }
 
 // Settle implements [driver.Backend].
-func (b *backend) Settle(_ context.Context, lease driver.Lease, how driver.Settlement) (driver.State, error) {
+func (b *backend) Settle(
+	_ context.Context, lease driver.Lease, how driver.Settlement,
+) (driver.State, error) {
 	q := b.queue
 	now, err := q.enter()
 	if err != nil {
@@ -128,7 +138,9 @@ func (b *backend) SettleAndTakeOne(
 	return state, next, err
 }
 
-func (q *queue) settle(lease driver.Lease, how *driver.Settlement, now int64) (driver.State, error) {
+func (q *queue) settle(
+	lease driver.Lease, how *driver.Settlement, now int64,
+) (driver.State, error) {
 	it := q.held(lease, now)
 	if it == nil {
 		return 0, driver.ErrLeaseLost
@@ -264,7 +276,9 @@ func (q *queue) Kick(_ context.Context, o driver.ListOptions) (kicked int, err e
 }
 
 // Peek implements [driver.Backend].
-func (q *queue) Peek(_ context.Context, id driver.ID, uniqueKey string) (r driver.Record, err error) {
+func (q *queue) Peek(
+	_ context.Context, id driver.ID, uniqueKey string,
+) (r driver.Record, err error) {
 	now, err := q.enter()
 	if err != nil {
 		return r, err
@@ -281,7 +295,9 @@ func (q *queue) Peek(_ context.Context, id driver.ID, uniqueKey string) (r drive
 }
 
 // List implements [driver.Backend].
-func (q *queue) List(_ context.Context, o driver.ListOptions) (records []driver.Record, err error) {
+func (q *queue) List(
+	_ context.Context, o driver.ListOptions,
+) (records []driver.Record, err error) {
 	if o.NextFirst {
 		return q.nextFirst(&o)
 	}
@@ -417,7 +433,8 @@ func (q *queue) DeleteSome(_ context.Context, o driver.ListOptions) (n int, err 
 		return 0, err
 	}
 	var ids []driver.ID
-	if err := q.each(&o, func(it *item) { ids = append(ids, it.id) }, func() bool { return true }); err != nil {
+	err = q.each(&o, func(it *item) { ids = append(ids, it.id) }, func() bool { return true })
+	if err != nil {
 		return 0, err
 	}
 	for some := range slices.Chunk(ids, timersPerCall) {
@@ -492,7 +509,8 @@ func (q *queue) Stats(context.Context) (driver.Stats, error) {
 	}
 	defer q.exit()
 	s := q.stats
-	s.Ready, s.Delayed, s.Taken = q.tasks[driver.Ready], q.tasks[driver.Delayed], q.tasks[driver.Taken]
+	s.Ready, s.Delayed, s.Taken = q.tasks[driver.Ready], q.tasks[driver.Delayed],
+		q.tasks[driver.Taken]
 	s.Buried, s.Held = q.tasks[driver.Buried], q.tasks[driver.Held]
 	s.Counted = q.settings.Counted(&q.tasks)
 	s.Capacity, s.Paused = q.settings.Capacity, q.paused
@@ -508,7 +526,8 @@ func (q *queue) KeyStats(_ context.Context, n int) ([]driver.KeyStat, error) {
 	for _, k := range q.keys {
 		if k.tasks[0] > 0 || k.paused {
 			all = append(all, driver.KeyStat{
-				Key: k.name, Ready: k.tasks[driver.Ready], Delayed: k.tasks[driver.Delayed], Taken: k.tasks[driver.Taken],
+				Key: k.name, Ready: k.tasks[driver.Ready], Delayed: k.tasks[driver.Delayed],
+				Taken:  k.tasks[driver.Taken],
 				Buried: k.tasks[driver.Buried], Held: k.tasks[driver.Held], Paused: k.paused,
 				WaitsUntil: q.time(k.wait.End()),
 			})

@@ -113,7 +113,9 @@ func (q *queue) cancelLeave(c *consumer) {
 }
 
 // Rejoin implements [driver.Backend].
-func (q *queue) Rejoin(_ context.Context, id string) (epoch uint64, held []driver.Record, err error) {
+func (q *queue) Rejoin(
+	_ context.Context, id string,
+) (epoch uint64, held []driver.Record, err error) {
 	now, err := q.enter()
 	if err != nil {
 		return 0, nil, err

@@ -23,9 +23,11 @@ import (
 func TestLearnedCostOfABacklog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		length := map[string]time.Duration{
-			"a": 6 * time.Second, "b": 6 * time.Second, "c": 6 * time.Second, "d": 6 * time.Second, "long": 20 * time.Minute,
+			"a": 6 * time.Second, "b": 6 * time.Second, "c": 6 * time.Second, "d": 6 * time.Second,
+			"long": 20 * time.Minute,
 		}
-		q, err := task.Open[int](t.Context(), new(memory.Store), "q", &task.Options[int]{Quantum: 6, PriorCost: 60})
+		q, err := task.Open[int](t.Context(), new(memory.Store), "q",
+			&task.Options[int]{Quantum: 6, PriorCost: 60})
 		require.NoError(t, err)
 		for range 400 {
 			for key := range length {
@@ -66,7 +68,10 @@ func TestLearnedCostOfABacklog(t *testing.T) {
 func TestUpcomingWithOneTurnAhead(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 1))
-		o := task.Options[int]{Quantum: 1 + random.Int64N(10), Newcomers: fairq.Newcomers(random.IntN(2)), MaxInFlightPerKey: 1000}
+		o := task.Options[int]{
+			Quantum: 1 + random.Int64N(10), Newcomers: fairq.Newcomers(random.IntN(2)),
+			MaxInFlightPerKey: 1000,
+		}
 		o.Weight = func(key string) int { return 1 + len(key)%2 }
 		if random.IntN(2) == 0 {
 			o.PriorCost, o.MaxInFlightPerKey = 1+random.Int64N(20), 0
@@ -78,7 +83,8 @@ func TestUpcomingWithOneTurnAhead(t *testing.T) {
 		for range 100 {
 			switch key := keys[random.IntN(len(keys))]; random.IntN(8) {
 			case 0, 1, 2, 3:
-				id, err := q.Put(t.Context(), key, 0, task.PutOptions{Cost: random.Int64N(30) * random.Int64N(2)})
+				id, err := q.Put(t.Context(), key, 0,
+					task.PutOptions{Cost: random.Int64N(30) * random.Int64N(2)})
 				require.NoError(t, err)
 				ids = append(ids, id)
 			case 4:

@@ -30,7 +30,8 @@ func TestNothingStays(t *testing.T) {
 		}
 		for i := range n {
 			name := fmt.Sprint(i)
-			put(name, task.PutOptions{Kind: name, Priority: i % 100, UniqueKey: name, Group: name, TTL: time.Hour})
+			put(name,
+				task.PutOptions{Kind: name, Priority: i % 100, UniqueKey: name, Group: name, TTL: time.Hour})
 			put("k", task.PutOptions{Kind: name, Priority: i % 100, Delay: time.Second})
 			require.NoError(t, q.StartGroup(ctx, name))
 		}
@@ -121,7 +122,8 @@ func TestEmptyQueueIsSmall(t *testing.T) {
 func TestTakeIDEndsWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, w := t.Context(), new(watching)
-		opened, err := new(Store).Open(ctx, "q", driver.Settings{Capacity: fairq.MaxLen, KeyCapacity: fairq.MaxLen}, w)
+		opened, err := new(Store).Open(ctx, "q",
+			driver.Settings{Capacity: fairq.MaxLen, KeyCapacity: fairq.MaxLen}, w)
 		require.NoError(t, err)
 		b := opened.(*backend)
 		for range 2 {
@@ -145,7 +147,9 @@ func TestMuchIsDue(t *testing.T) {
 	const n = 3 * timersPerCall
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
-		opened, err := new(Store).Open(ctx, "q", driver.Settings{Capacity: fairq.MaxLen, KeyCapacity: fairq.MaxLen, Retention: time.Minute, Grace: time.Minute}, deaf{})
+		opened, err := new(Store).Open(ctx, "q", driver.Settings{
+			Capacity: fairq.MaxLen, KeyCapacity: fairq.MaxLen, Retention: time.Minute, Grace: time.Minute,
+		}, deaf{})
 		require.NoError(t, err)
 		b := opened.(*backend)
 		put := func(n driver.New) error {
@@ -183,7 +187,8 @@ func TestMuchIsDue(t *testing.T) {
 // A consumer that has left and takes again holds its new task, although it was the last taker.
 func TestTakerComesBack(t *testing.T) {
 	ctx := t.Context()
-	opened, err := new(Store).Open(ctx, "q", driver.Settings{Capacity: fairq.MaxLen, KeyCapacity: fairq.MaxLen}, deaf{})
+	opened, err := new(Store).Open(ctx, "q",
+		driver.Settings{Capacity: fairq.MaxLen, KeyCapacity: fairq.MaxLen}, deaf{})
 	require.NoError(t, err)
 	b := opened.(*backend)
 	by := &driver.Taker{Handle: driver.Handle{ID: "c"}}

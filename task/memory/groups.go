@@ -77,7 +77,9 @@ func (q *queue) Group(_ context.Context, name string, cancel bool) error {
 
 // sorted returns the group's tasks in the order in which they were put.
 func (g *group) sorted() []*item {
-	return slices.SortedFunc(maps.Keys(g.tasks), func(a, b *item) int { return int(a.id) - int(b.id) })
+	return slices.SortedFunc(maps.Keys(g.tasks), func(a, b *item) int {
+		return int(a.id) - int(b.id)
+	})
 }
 
 // leaveGroup takes a task that is gone out of its group.

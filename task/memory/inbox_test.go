@@ -27,7 +27,9 @@ func TestInbox(t *testing.T) {
 	if testing.Short() {
 		n = 300
 	}
-	for _, o := range []task.Options[[2]int]{{}, {CountOnlyWaiting: true}, {WhenFull: fairq.RejectOverShare}} {
+	for _, o := range []task.Options[[2]int]{
+		{}, {CountOnlyWaiting: true}, {WhenFull: fairq.RejectOverShare},
+	} {
 		t.Run(fmt.Sprint(o.CountOnlyWaiting, o.WhenFull), func(t *testing.T) {
 			ctx, store := t.Context(), new(Store)
 			o.Capacity = capacity
@@ -45,8 +47,11 @@ func TestInbox(t *testing.T) {
 						if p == 0 { // all of it, or nothing comes in between
 							batch = append(batch, task.Entry[[2]int]{Key: "0", Payload: [2]int{p, i + 1}})
 							ids, err = q.PutBatch(ctx, batch[:min(len(batch), n-i)])
-						} else if ids[0], err = q.Put(ctx, batch[0].Key, batch[0].Payload, task.PutOptions{}); err != nil {
-							ids = nil
+						} else {
+							ids[0], err = q.Put(ctx, batch[0].Key, batch[0].Payload, task.PutOptions{})
+							if err != nil {
+								ids = nil
+							}
 						}
 						if err != nil && !errors.Is(err, fairq.ErrFull) {
 							t.Error(err)
@@ -57,7 +62,8 @@ func TestInbox(t *testing.T) {
 							t.Errorf("a batch has the ids %d", ids)
 						}
 						if len(ids) > 0 && i%2 == 0 {
-							if _, err := q.Peek(ctx, ids[0]); err != nil && next[p].Load() <= int64(i) { // else it was acked
+							// A consumer may have acked the task.
+							if _, err := q.Peek(ctx, ids[0]); err != nil && next[p].Load() <= int64(i) {
 								t.Errorf("task %d of producer %d, with id %d: %v", i, p, ids[0], err)
 							}
 						}
@@ -109,7 +115,8 @@ func TestInbox(t *testing.T) {
 			for p := range producers {
 				producing.Go(func() {
 					for {
-						if _, err := q.Put(ctx, "k", [2]int{p}, task.PutOptions{}); err != nil && !errors.Is(err, fairq.ErrFull) {
+						if _, err := q.Put(ctx, "k", [2]int{p}, task.PutOptions{}); err != nil &&
+							!errors.Is(err, fairq.ErrFull) {
 							if !errors.Is(err, task.ErrDropped) {
 								t.Error(err)
 							}
@@ -129,11 +136,13 @@ func TestInbox(t *testing.T) {
 // Changes that were due before a Put happen before it.
 func TestInboxDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		opened, err := new(Store).Open(t.Context(), "q", driver.Settings{Capacity: fairq.MaxLen, KeyCapacity: fairq.MaxLen}, new(watching))
+		opened, err := new(Store).Open(t.Context(), "q",
+			driver.Settings{Capacity: fairq.MaxLen, KeyCapacity: fairq.MaxLen}, new(watching))
 		require.NoError(t, err)
 		b := opened.(*backend)
 		by := &driver.Taker{Handle: driver.Handle{ID: "c"}}
-		delayed, _, err := b.PutOne(t.Context(), driver.New{Key: "a", Weight: 1, Cost: 1, Delay: time.Second})
+		delayed, _, err := b.PutOne(t.Context(),
+			driver.New{Key: "a", Weight: 1, Cost: 1, Delay: time.Second})
 		require.NoError(t, err)
 		time.Sleep(time.Second) // and nobody calls Tick
 		second, _, err := b.PutOne(t.Context(), driver.New{Key: "a", Weight: 1, Cost: 1})
@@ -162,7 +171,8 @@ func (w *watching) Dropped()                   {}
 // moment. When the queue is dropped, no task can be put.
 func TestInboxTellsWatchers(t *testing.T) {
 	w := new(watching)
-	opened, err := new(Store).Open(t.Context(), "q", driver.Settings{Capacity: fairq.MaxLen, KeyCapacity: fairq.MaxLen}, w)
+	opened, err := new(Store).Open(t.Context(), "q",
+		driver.Settings{Capacity: fairq.MaxLen, KeyCapacity: fairq.MaxLen}, w)
 	require.NoError(t, err)
 	b := opened.(*backend)
 	by := &driver.Taker{Handle: driver.Handle{ID: "c"}}

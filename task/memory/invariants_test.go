@@ -40,9 +40,11 @@ func (q *queue) check(t require.TestingT) {
 	defer q.inbox.mu.Unlock()
 	require.Len(t, q.inbox.puts, int(q.inbox.count.Load()))
 	if q.inbox.free > 0 {
-		require.LessOrEqual(t, q.settings.Counted(&q.tasks)+len(q.inbox.puts)+q.inbox.free, q.settings.Capacity)
+		require.LessOrEqual(t, q.settings.Counted(&q.tasks)+len(q.inbox.puts)+q.inbox.free,
+			q.settings.Capacity)
 	}
-	for _, a := range slices.Concat(q.inbox.puts[len(q.inbox.puts):cap(q.inbox.puts)], q.inbox.added[:cap(q.inbox.added)]) {
+	unused := q.inbox.puts[len(q.inbox.puts):cap(q.inbox.puts)]
+	for _, a := range slices.Concat(unused, q.inbox.added[:cap(q.inbox.added)]) {
 		require.Zero(t, a)
 	}
 	states := map[driver.State]int{}
@@ -106,7 +108,8 @@ func (q *queue) check(t require.TestingT) {
 		require.True(t, all > 0 || len(k.lines) == 0 || k.isUniform())
 		limit := q.settings.MaxInFlightPerKey
 		require.Equal(t, k.wait.Until != 0, k.timer != 0)
-		require.Equal(t, k.paused || k.wait.Waits || limit > 0 && k.tasks[driver.Taken] >= limit, k.blocked)
+		require.Equal(t,
+			k.paused || k.wait.Waits || limit > 0 && k.tasks[driver.Taken] >= limit, k.blocked)
 	}
 	lines, shown := map[*band]int{}, map[*heap[turn]]int{}
 	entry := func(k *keyState, e *entry, n int) {

@@ -77,7 +77,8 @@ func (q *queue) replace(it *item, n *driver.New, now int64) (driver.ID, *driver.
 	if err != nil {
 		return 0, nil, err
 	}
-	it.TTR, it.MaxAttempts, it.cost, it.learned = n.TTR, int32(n.MaxAttempts), uint32(n.Cost), n.Learned
+	it.TTR, it.MaxAttempts, it.cost, it.learned = n.TTR, int32(n.MaxAttempts),
+		uint32(n.Cost), n.Learned
 	q.setRare(it, n, now)
 	q.amend(it, &driver.Amendment{Priority: &n.Priority, Payload: &n.Payload}, f, now)
 	if it.isDue(now) { // its deadline was over

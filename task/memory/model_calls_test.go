@@ -222,7 +222,8 @@ func (m *model) Kick(_ context.Context, o driver.ListOptions) (n int, err error)
 func (m *model) some(o *driver.ListOptions) (all []*modelTask) {
 	for _, t := range m.tasks {
 		if (o.State == 0 || t.State == o.State) && (o.Key == nil || t.Key == *o.Key) &&
-			(o.Kind == nil || t.Kind == *o.Kind) && (o.Group == "" || t.Group == o.Group) && t.ID > o.After {
+			(o.Kind == nil || t.Kind == *o.Kind) && (o.Group == "" || t.Group == o.Group) &&
+			t.ID > o.After {
 			all = append(all, t)
 		}
 	}
@@ -414,7 +415,8 @@ func (m *model) DeleteSome(_ context.Context, o driver.ListOptions) (n int, err 
 	now, leave := m.enter()
 	defer leave()
 	for _, t := range m.some(&o) {
-		if lease := t.lease; t.State != 0 && (t.State == o.State || o.State == 0 && t.State != driver.Taken) {
+		if lease := t.lease; t.State != 0 &&
+			(t.State == o.State || o.State == 0 && t.State != driver.Taken) {
 			m.leave(t)
 			m.gone(t, driver.EventDelete, now, lease, driver.ErrDeleted)
 			n++
@@ -447,7 +449,8 @@ func (m *model) Leave(_ context.Context, h driver.Handle, after time.Duration) e
 		return err
 	case after > 0:
 		c.gone = now.Add(after)
-		m.left = append(slices.DeleteFunc(m.left, func(other string) bool { return other == h.ID }), h.ID)
+		m.left = append(slices.DeleteFunc(m.left, func(other string) bool { return other == h.ID }),
+			h.ID)
 		return nil
 	}
 	m.handBackAll(now, h.ID)
@@ -488,7 +491,9 @@ func (m *model) Rejoin(
 
 // heldBy returns the tasks of a consumer in the order in which it took them.
 func (m *model) heldBy(id string) []*modelTask {
-	held := slices.DeleteFunc(slices.Clone(m.tasks), func(t *modelTask) bool { return t.State != driver.Taken || t.Consumer != id })
+	held := slices.DeleteFunc(slices.Clone(m.tasks), func(t *modelTask) bool {
+		return t.State != driver.Taken || t.Consumer != id
+	})
 	slices.SortFunc(held, func(a, b *modelTask) int { return cmp.Compare(a.lease, b.lease) })
 	return held
 }

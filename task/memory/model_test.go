@@ -77,7 +77,8 @@ func (modelStore) Open(
 	return &model{
 		s: s, notifier: n, bands: map[int]*modelBand{}, groups: map[string]*modelGroup{},
 		outcomes: map[string]modelOutcome{}, consumers: map[string]*modelConsumer{},
-		keys: map[string]bool{}, waits: map[string]time.Time{}, debts: map[string]*modelDebt{}, backlog: map[string][]int{},
+		keys: map[string]bool{}, waits: map[string]time.Time{}, debts: map[string]*modelDebt{},
+		backlog: map[string][]int{},
 	}, nil
 }
 
@@ -128,7 +129,9 @@ func (t *modelTask) record() driver.Record {
 	return r
 }
 
-func (m *model) put(now time.Time, n *driver.New) (id driver.ID, evicted []driver.Record, err error) {
+func (m *model) put(
+	now time.Time, n *driver.New,
+) (id driver.ID, evicted []driver.Record, err error) {
 	for _, t := range m.tasks {
 		if n.UniqueKey != "" && t.UniqueKey == n.UniqueKey {
 			return m.replace(now, t, n)
@@ -146,7 +149,8 @@ func (m *model) put(now time.Time, n *driver.New) (id driver.ID, evicted []drive
 		return 0, nil, fairq.ErrKeyFull
 	}
 	free := m.s.Capacity - m.count(counts)
-	if m.s.WhenFull == fairq.RejectOverShare && ofKey > 0 && ofKey >= n.Weight*(free-1) && m.s.Capacity > 1 {
+	if m.s.WhenFull == fairq.RejectOverShare && ofKey > 0 && ofKey >= n.Weight*(free-1) &&
+		m.s.Capacity > 1 {
 		m.stats.Refused++
 		return 0, nil, fairq.ErrKeyFull
 	}
@@ -166,8 +170,10 @@ func (m *model) put(now time.Time, n *driver.New) (id driver.ID, evicted []drive
 	m.ids++
 	t := &modelTask{payload: n.Payload, weight: n.Weight, learned: n.Learned, place: m.tick()}
 	t.Info = driver.Info{
-		ID: m.ids, Key: n.Key, Kind: n.Kind, UniqueKey: n.UniqueKey, Group: n.Group, Role: n.Role, Priority: n.Priority,
-		Cost: n.Cost, MaxAttempts: n.MaxAttempts, TTR: n.TTR, Created: now, Deadline: n.Deadline, Metadata: n.Metadata,
+		ID: m.ids, Key: n.Key, Kind: n.Kind, UniqueKey: n.UniqueKey, Group: n.Group, Role: n.Role,
+		Priority: n.Priority,
+		Cost:     n.Cost, MaxAttempts: n.MaxAttempts, TTR: n.TTR, Created: now, Deadline: n.Deadline,
+		Metadata: n.Metadata,
 	}
 	if n.TTL > 0 {
 		t.ends = now.Add(n.TTL + n.Delay)
@@ -191,12 +197,15 @@ func (m *model) put(now time.Time, n *driver.New) (id driver.ID, evicted []drive
 	return t.ID, evicted, nil
 }
 
-func (m *model) replace(now time.Time, t *modelTask, n *driver.New) (driver.ID, []driver.Record, error) {
+func (m *model) replace(
+	now time.Time, t *modelTask, n *driver.New,
+) (driver.ID, []driver.Record, error) {
 	members := t.Role == driver.Member && n.Role == driver.Member
 	switch {
 	case !n.Replace || t.State == driver.Taken:
 		return 0, nil, driver.ErrDuplicate
-	case t.State == driver.Buried || t.Key != n.Key || t.Kind != n.Kind || t.Group != n.Group || !members:
+	case t.State == driver.Buried || t.Key != n.Key || t.Kind != n.Kind || t.Group != n.Group ||
+		!members:
 		return 0, nil, driver.ErrReplace
 	}
 	was, behind := t.State, t.Priority != n.Priority
@@ -309,7 +318,9 @@ func (m *model) leave(t *modelTask) {
 	t.State, t.was = 0, was
 }
 
-func (m *model) gone(t *modelTask, why driver.EventType, now time.Time, lease uint64, outcome error) {
+func (m *model) gone(
+	t *modelTask, why driver.EventType, now time.Time, lease uint64, outcome error,
+) {
 	if t.was == driver.Taken {
 		t.Until = time.Time{}
 	}
@@ -406,7 +417,9 @@ func (m *model) handBackUntried(t *modelTask, now time.Time) {
 }
 
 // handBack is for a task that was tried in vain. It queues up like a new one.
-func (m *model) handBack(t *modelTask, now time.Time, how driver.Settlement, why driver.EventType) {
+func (m *model) handBack(
+	t *modelTask, now time.Time, how driver.Settlement, why driver.EventType,
+) {
 	lease := t.lease
 	m.leave(t)
 	delay := how.Delay

@@ -85,7 +85,8 @@ func (m *model) becomeReady(t *modelTask, at time.Time) {
 
 func (m *model) blocked(key string) bool {
 	taken := m.count(func(t *modelTask) bool { return t.State == driver.Taken && t.Key == key })
-	return !m.until(all).IsZero() || m.keys[key] || !m.until(key).IsZero() || m.s.MaxInFlightPerKey > 0 && taken >= m.s.MaxInFlightPerKey
+	return !m.until(all).IsZero() || m.keys[key] || !m.until(key).IsZero() ||
+		m.s.MaxInFlightPerKey > 0 && taken >= m.s.MaxInFlightPerKey
 }
 
 // next returns the task to be taken, and has used its turn.

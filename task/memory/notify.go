@@ -36,7 +36,8 @@ func (q *queue) expired(it *item) {
 // attempt fills in a zero Attempt for a task that was just taken.
 func (q *queue) attempt(it *item, a *driver.Attempt) {
 	a.ID, a.Key, a.Kind, a.Priority = it.id, it.key.name, it.kind, int(it.priority)
-	a.Attempts, a.Payload, a.Lease, a.Created = int(it.Attempts), it.payload, it.lease, q.unix(it.created)
+	a.Attempts, a.Payload, a.Lease, a.Created = int(it.Attempts), it.payload,
+		it.lease, q.unix(it.created)
 	if it.ReadyAt != it.created || it.cost != 1 || it.Rare != nil ||
 		it.Until|it.Expires|int64(it.TTR)|int64(it.MaxAttempts) != 0 {
 		a.More = new(q.record(it).Details)
