@@ -32,16 +32,25 @@ const (
 var backlogs = []backlog{
 	{"tasks", 32_000, 4000, false, false, func(int, *task.Entry[string]) {}},
 	{"taken tasks", 4000, 1000, true, false, func(int, *task.Entry[string]) {}},
-	{"priorities", task.MaxPriority, task.MaxPriority, false, true, func(i int, t *task.Entry[string]) { t.Options.Priority = i + 1 }},
-	{"kinds", 2000, 2000, false, false, func(i int, t *task.Entry[string]) { t.Options.Kind = fmt.Sprint(i) }},
-	{"keys", 20_000, 2000, false, false, func(i int, t *task.Entry[string]) { t.Key = fmt.Sprint(i) }},
+	{
+		"priorities", task.MaxPriority, task.MaxPriority, false, true,
+		func(i int, t *task.Entry[string]) { t.Options.Priority = i + 1 },
+	},
+	{
+		"kinds", 2000, 2000, false, false, func(i int, t *task.Entry[string]) {
+			t.Options.Kind = fmt.Sprint(i)
+		},
+	},
+	{
+		"keys", 20_000, 2000, false, false, func(i int, t *task.Entry[string]) { t.Key = fmt.Sprint(i) },
+	},
 }
 
 // Backlog shows that no call of a Store costs more than 6 times as much beside many tasks, taken
-// tasks, priorities or kinds of one key, or beside many keys, as it does in a small queue, with and without
-// MaxInFlightPerKey and KeepPlace. Those of
-// these that are named in grows it leaves out. It is not in a bubble, because in these no time
-// passes while something is done; so open returns a Store whose time is that of the clock.
+// tasks, priorities or kinds of one key, or beside many keys, as it does in a small queue, with
+// and without MaxInFlightPerKey and KeepPlace. It leaves out the backlogs that are named in grows.
+// It is not in a bubble, because in these no time passes while something is done; so open returns
+// a Store whose time is that of the clock.
 func Backlog(t *testing.T, open func(t *testing.T) task.Store, grows ...string) {
 	for _, b := range backlogs {
 		for _, name := range []string{b.name, b.name + ", limited"} {
@@ -76,7 +85,8 @@ func (b *backlog) test(t *testing.T, open func(t *testing.T) task.Store, limit i
 		slow = nil
 		for call, cost := range large.fastest {
 			if few := small.fastest[call]; cost > moreThan*few+noise {
-				slow = append(slow, fmt.Sprintf("%s takes %v with %d, and %v with %d", call, cost, n, few, smallQueue))
+				slow = append(slow,
+					fmt.Sprintf("%s takes %v with %d, and %v with %d", call, cost, n, few, smallQueue))
 			}
 		}
 		if slow == nil {
@@ -111,7 +121,8 @@ func (b *backlog) fill(t *testing.T, store task.Store, n, limit int) *measured {
 	return m
 }
 
-// putBatches puts n tasks in batches. If f is not nil, it takes each batch, and calls f for each task.
+// putBatches puts n tasks in batches. If f is not nil, it takes each batch, and calls f for each
+// task.
 func (b *backlog) putBatches(m *measured, n int, f func(*task.Task[string]) error) {
 	for begin := 0; begin < n; begin += tasksABatch {
 		tasks := make([]task.Entry[string], min(tasksABatch, n-begin))

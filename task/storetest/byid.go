@@ -62,7 +62,8 @@ var byIDCases = []testCase{
 		q.refusesID(ids[2], task.ErrNotFound)
 		q.order("a1 b1 b2")
 	}},
-	{"HandedBack", "a task that is handed back queues like new work, unless the queue has KeepPlace", func(e *env) {
+	{"HandedBack", "a task that is handed back queues like new work, unless " +
+		"the queue has KeepPlace", func(e *env) {
 		for _, c := range []struct {
 			o    options
 			want string
@@ -131,7 +132,8 @@ var byIDCases = []testCase{
 		_, err = q.Put(ctx, "a", "a1", task.PutOptions{})
 		e.is(err, task.ErrDropped)
 	}},
-	{"ReleaseAll", "hands back all tasks that the consumer holds, as Close does; the attempts do not count. The consumer can take further tasks.", func(e *env) {
+	{"ReleaseAll", "hands back all tasks that the consumer holds, as Close does; the attempts do " +
+		"not count. The consumer can take further tasks.", func(e *env) {
 		q := e.open()
 		q.put("a1 b1 c1")
 		c := q.consumer(task.Filter{})
@@ -156,7 +158,8 @@ var byIDCases = []testCase{
 		again.close()
 		e.is(again.ReleaseAll(ctx), task.ErrClosed)
 	}},
-	{"ChangeDelay", "the time from now until the task is ready, 0 to make it ready now", func(e *env) {
+	{"ChangeDelay", "the time from now until the task is ready, " +
+		"0 to make it ready now", func(e *env) {
 		for _, o := range []options{{}, {KeepPlace: true}, {MaxInFlightPerKey: 1}, {Quantum: 1}} {
 			q, start := e.openIn(e.store, "queue", o), time.Now()
 			id := q.one("a1", task.PutOptions{Delay: 10 * second, TTL: 5 * second, UniqueKey: "x"})
@@ -187,7 +190,8 @@ var byIDCases = []testCase{
 			e.ok(q.Drop(ctx))
 		}
 	}},
-	{"ChangePriority", "puts the task behind all others of its key, even with KeepPlace", func(e *env) {
+	{"ChangePriority", "puts the task behind all others of its " +
+		"key, even with KeepPlace", func(e *env) {
 		for _, o := range []options{{}, {KeepPlace: true}, {MaxInFlightPerKey: 1}, {Quantum: 1}} {
 			q := e.openIn(e.store, "queue", o)
 			low := task.PutOptions{Priority: 5}
@@ -209,7 +213,8 @@ var byIDCases = []testCase{
 	{"ChangePayload", "Payload does not move the task.", func(e *env) {
 		for _, o := range []options{{}, {KeepPlace: true}, {MaxInFlightPerKey: 1}, {Quantum: 1}} {
 			q := e.openIn(e.store, "queue", o)
-			ids := append(q.put("a1 b1 a2"), q.one("c1", task.PutOptions{Delay: second}), q.one("d1", in(task.Member)))
+			ids := append(q.put("a1 b1 a2"), q.one("c1", task.PutOptions{Delay: second}),
+				q.one("d1", in(task.Member)))
 			buried := q.put("e1 e2")
 			e.ok(q.Bury(ctx, buried[0], errOops))
 			e.ok(q.Bury(ctx, buried[1], errOops))
@@ -227,26 +232,34 @@ var byIDCases = []testCase{
 			e.ok(q.Drop(ctx))
 		}
 	}},
-	{"ChangeInvalid", "It returns [ErrTaken] if the task is taken, and [ErrNotFound] if there is none.", func(e *env) {
+	{"ChangeInvalid", "It returns [ErrTaken] if the task is taken, and " +
+		"[ErrNotFound] if there is none.", func(e *env) {
 		q := e.open()
 		ids := append(q.put("a1 b1"), q.one("c1", in(task.Member)))
 		q.bury(ids[1])
 		for _, id := range ids[1:] {
 			err := q.Change(ctx, id, task.Change[string]{Delay: new(second), Payload: new("x")})
 			e.is(err, task.ErrInvalid)
-			want := fmt.Sprintf("task: Change.Delay is 1s; it must be nil for a task that is %v", q.peek(id).Info().State)
+			want := fmt.Sprintf("task: Change.Delay is 1s; it must be nil for a task that is %v",
+				q.peek(id).Info().State)
 			equal(e, "error", err.Error(), want)
 		}
 		for _, c := range []task.Change[string]{
-			{Delay: new(-second)}, {Delay: new(task.MaxDuration + 1)}, {Priority: new(-1)}, {Priority: new(task.MaxPriority + 1)},
+			{Delay: new(-second)},
+			{Delay: new(task.MaxDuration + 1)},
+			{Priority: new(-1)},
+			{Priority: new(task.MaxPriority + 1)},
 		} {
 			c.Payload = new("x")
 			e.is(q.Change(ctx, ids[0], c), task.ErrInvalid)
 		}
-		e.is(e.asIs(e.store).Change(ctx, ids[0], task.Change[string]{Payload: new("x")}), task.ErrInvalid)
+		e.is(e.asIs(e.store).Change(ctx, ids[0], task.Change[string]{Payload: new("x")}),
+			task.ErrInvalid)
 		l := q.first("a1")
 		equal(e, "payloads", q.peek(ids[1]).Payload+q.peek(ids[2]).Payload, "b1c1")
-		for _, c := range []task.Change[string]{{Delay: new(second)}, {Priority: new(1)}, {Payload: new("x")}, {}} {
+		for _, c := range []task.Change[string]{
+			{Delay: new(second)}, {Priority: new(1)}, {Payload: new("x")}, {},
+		} {
 			e.is(q.Change(ctx, l.ID, c), task.ErrTaken)
 			e.is(q.Change(ctx, 1000, c), task.ErrNotFound)
 		}

@@ -42,7 +42,8 @@ func (r *run) anyOptions() options {
 }
 
 var changeCases = []testCase{
-	{"ShorterGrace", "is the time for which a consumer that disconnects, or whose process dies, keeps its leases", func(e *env) {
+	{"ShorterGrace", "is the time for which a consumer that disconnects, or whose process " +
+		"dies, keeps its leases", func(e *env) {
 		e.open().close()
 		q := e.reopenAs(e.store, "queue", options{Grace: second})
 		q.put("a1")
@@ -50,7 +51,8 @@ var changeCases = []testCase{
 		time.Sleep(time.Minute)
 		l.ack()
 	}},
-	{"IdleWithShorterGrace", "The Queue calls it at the time given to Notifier.Due or earlier.", func(e *env) {
+	{"IdleWithShorterGrace", "The Queue calls it at the time given to " +
+		"Notifier.Due or earlier.", func(e *env) {
 		e.open().close()
 		e.reopenAs(e.store, "queue", options{Grace: second}).idles()
 	}},
@@ -67,7 +69,8 @@ var changeCases = []testCase{
 		q.order("b1")
 		l.ack()
 	}},
-	{"LongerGrace", "is the time for which a consumer that disconnects, or whose process dies, keeps its leases", func(e *env) {
+	{"LongerGrace", "is the time for which a consumer that disconnects, or whose process " +
+		"dies, keeps its leases", func(e *env) {
 		e.openIn(e.store, "queue", options{Grace: second}).close()
 		q := e.reopenAs(e.store, "queue", options{Grace: time.Hour})
 		q.put("a1 b1")

@@ -57,7 +57,8 @@ type Subject struct {
 //     be the choice of Options.WhenFull.
 //   - Between processes, the order of events.
 func Compare(
-	t *testing.T, n int, want func(t *testing.T) task.Store, got func(t *testing.T, seed uint64) Subject,
+	t *testing.T, n int, want func(t *testing.T) task.Store,
+	got func(t *testing.T, seed uint64) Subject,
 ) {
 	t.Helper()
 	for _, seed := range seeds(t, n) {
@@ -130,7 +131,8 @@ var (
 // compare does so with one seed.
 func compare(t *testing.T, seed uint64, want task.Store, got Subject) {
 	c := &comparison{
-		T: t, Rand: rand.New(rand.NewPCG(seed, 1)), costs: rand.New(rand.NewPCG(seed, 2)), seed: seed, name: fmt.Sprint("seed-", seed),
+		T: t, Rand: rand.New(rand.NewPCG(seed, 1)), costs: rand.New(rand.NewPCG(seed, 2)), seed: seed,
+		name:    fmt.Sprint("seed-", seed),
 		subject: got, ctx: ctx, weights: map[string]int{}, kinds: []string{""}, groups: Groups,
 		ids: map[task.ID]task.ID{}, names: map[string]string{"": ""},
 	}
@@ -148,7 +150,8 @@ func compare(t *testing.T, seed uint64, want task.Store, got Subject) {
 	for range 3 {
 		c.hire()
 	}
-	time.Sleep(123456789) // what a store does once it is open, and tries again, is not to meet the first call
+	// The first step must not meet the work that a store begins when it is opened.
+	time.Sleep(123456789)
 	synctest.Wait()
 	for range 250 {
 		c.step()
@@ -207,11 +210,14 @@ func (c *comparison) choose() {
 	}
 	for _, r := range []*task.Rate{&o.KeyRate, &o.Rate} {
 		if seldom++; c.costs.IntN(seldom-1) == 0 {
-			*r = task.Rate{Limit: []float64{0.01, 0.1, 0.3, 1, 1000}[c.costs.IntN(5)], Burst: c.costs.IntN(4)}
+			*r = task.Rate{
+				Limit: []float64{0.01, 0.1, 0.3, 1, 1000}[c.costs.IntN(5)], Burst: c.costs.IntN(4),
+			}
 		}
 	}
 	if c.subject.Exact {
-		if o.Quantum > 0 && o.KeyRate == (task.Rate{}) && o.Rate == (task.Rate{}) && c.costs.IntN(2) == 0 {
+		if o.Quantum > 0 && o.KeyRate == (task.Rate{}) && o.Rate == (task.Rate{}) &&
+			c.costs.IntN(2) == 0 {
 			o.PriorCost = 1 + c.costs.Int64N(c.dearest)
 		}
 		if o.Capacity > 0 && c.chance(2) {
@@ -326,7 +332,9 @@ func (c *comparison) sort(tasks []*task.Task[int]) {
 	if c.subject.Exact {
 		return
 	}
-	slices.SortFunc(tasks, func(a, b *task.Task[int]) int { return int(c.ids[a.ID]) - int(c.ids[b.ID]) })
+	slices.SortFunc(tasks, func(a, b *task.Task[int]) int {
+		return int(c.ids[a.ID]) - int(c.ids[b.ID])
+	})
 }
 
 // some returns the ID of a task that may be there, in the queues that are compared with the wanted

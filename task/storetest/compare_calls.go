@@ -26,7 +26,9 @@ func (c *comparison) step() {
 		oneOf(c, c.wait, c.wait, c.sleep)()
 	case c.options.PriorCost > 0 && c.chance(6):
 		key, cost := oneOf(c, c.keys...), c.Int64N(3*c.dearest)
-		c.both(fmt.Sprintf("ReportCost(%s, %d)", key, cost), c.side(), func(s *side) error { return s.ReportCost(key, cost) })
+		c.both(fmt.Sprintf("ReportCost(%s, %d)", key, cost), c.side(), func(s *side) error {
+			return s.ReportCost(key, cost)
+		})
 	case c.pauses && c.chance(8):
 		c.pause()
 	case c.removes && c.chance(12):
@@ -61,7 +63,9 @@ func (c *comparison) step() {
 		if c.chance(4) {
 			o.Key = nil
 		}
-		c.number(fmt.Sprintf("DeleteSome(%+v)", o), func(s *side) (int, error) { return s.DeleteSome(c.ctx, o) })
+		c.number(fmt.Sprintf("DeleteSome(%+v)", o), func(s *side) (int, error) {
+			return s.DeleteSome(c.ctx, o)
+		})
 	case op == 92 && c.removes && c.chance(6):
 		c.number("Truncate", func(s *side) (int, error) { return s.Truncate(c.ctx) })
 	case op >= 97:
@@ -92,7 +96,8 @@ func (c *comparison) handOver() {
 	next := c.openIn(stores[len(c.closed)%len(stores)])
 	next.mu.Lock()
 	defer next.mu.Unlock()
-	next.events, next.expired = append(old.events, next.events...), append(old.expired, next.expired...)
+	next.events, next.expired = append(old.events, next.events...),
+		append(old.expired, next.expired...)
 	c.got[0] = next
 	c.hire()
 	c.hire()
@@ -172,7 +177,9 @@ func (c *comparison) number(what string, call func(*side) (int, error)) {
 	c.equal(what, numbers[at], numbers[c.want])
 }
 
-func (c *comparison) duration() time.Duration { return 1 + time.Duration(c.Int64N(int64(60*second))) }
+func (c *comparison) duration() time.Duration {
+	return 1 + time.Duration(c.Int64N(int64(60*second)))
+}
 
 // task returns a task to be put.
 func (c *comparison) task() task.Entry[int] {
@@ -206,7 +213,8 @@ func (c *comparison) task() task.Entry[int] {
 	if c.groups != nil && c.chance(6) {
 		o.Group, o.Role = oneOf(c, c.groups...), task.Role(c.IntN(5)%3)
 	}
-	if t, err := c.want.Find(ctx, o.UniqueKey); err == nil && o.Replace && !c.chance(4) { // it may be replaced
+	// Replace needs a task with the same unique key, and mostly takes its key, kind and group.
+	if t, err := c.want.Find(ctx, o.UniqueKey); err == nil && o.Replace && !c.chance(4) {
 		i := t.Info()
 		b.Key, o.Kind, o.Group, o.Role = i.Key, i.Kind, i.Group, i.Role
 	}
@@ -259,7 +267,8 @@ func (c *comparison) change() {
 		return
 	}
 	names, reason := [...]string{"KickID", "Bury", "Delete"}, errors.New("by hand")
-	c.both(fmt.Sprintf("%s(%d, %v)", names[op], c.ids[id], unlessTaken), c.side(), func(s *side) error {
+	name := fmt.Sprintf("%s(%d, %v)", names[op], c.ids[id], unlessTaken)
+	c.both(name, c.side(), func(s *side) error {
 		at := id
 		if s == c.want {
 			at = c.ids[id]
@@ -318,7 +327,8 @@ func (c *comparison) takeID(id task.ID) {
 		return err
 	}) {
 		c.equal("payload", l.got.Payload, l.want.Payload)
-		c.equal("a task that was taken by its id", c.info(w.at, l.got.Info()), c.info(c.want, l.want.Info()))
+		c.equal("a task that was taken by its id", c.info(w.at, l.got.Info()),
+			c.info(c.want, l.want.Info()))
 		c.leases = append(c.leases, l)
 	}
 }
@@ -354,7 +364,9 @@ func (c *comparison) pause() {
 		return
 	}
 	if d := c.duration(); c.chance(2) {
-		c.both(fmt.Sprintf("HoldKey(%s, %v)", key, d), c.side(), func(s *side) error { return s.HoldKey(c.ctx, key, d) })
+		c.both(fmt.Sprintf("HoldKey(%s, %v)", key, d), c.side(), func(s *side) error {
+			return s.HoldKey(c.ctx, key, d)
+		})
 		return
 	}
 	c.both(fmt.Sprintf("pause %s: %v", key, on), c.side(), func(s *side) error {
@@ -397,7 +409,9 @@ func (c *comparison) consumer() {
 		return
 	}
 	if c.chance(5) {
-		c.both(fmt.Sprintf("ReleaseAll of %.4s", w.want.ID()), nil, func(s *side) error { return c.of(w, s).ReleaseAll(c.ctx) })
+		c.both(fmt.Sprintf("ReleaseAll of %.4s", w.want.ID()), nil, func(s *side) error {
+			return c.of(w, s).ReleaseAll(c.ctx)
+		})
 		return
 	}
 	c.workers = slices.Delete(c.workers, i, i+1)
@@ -432,8 +446,12 @@ func (c *comparison) wasResumed(w *worker) {
 		_, _, err := c.of(w, s).TryTake(c.ctx)
 		return err
 	})
-	c.both("Disconnect of one that was resumed", nil, func(s *side) error { return c.of(w, s).Disconnect(c.ctx) })
-	c.both("Close of one that was resumed", nil, func(s *side) error { return c.of(w, s).Close(c.ctx) })
+	c.both("Disconnect of one that was resumed", nil, func(s *side) error {
+		return c.of(w, s).Disconnect(c.ctx)
+	})
+	c.both("Close of one that was resumed", nil, func(s *side) error {
+		return c.of(w, s).Close(c.ctx)
+	})
 }
 
 // resume resumes a consumer, and reports whether that was possible.

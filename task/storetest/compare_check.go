@@ -26,8 +26,10 @@ func (c *comparison) equal(what string, got, want any) bool {
 
 // refusals are what calls return that do nothing.
 var refusals = []error{
-	nil, fairq.ErrKeyFull, fairq.ErrFull, task.ErrNotFound, task.ErrResumed, task.ErrLeaseLost, task.ErrClosed,
-	task.ErrDuplicate, task.ErrReplace, task.ErrGroupCancelled, task.ErrDropped, task.ErrInvalid, task.ErrDeleted,
+	nil, fairq.ErrKeyFull, fairq.ErrFull, task.ErrNotFound, task.ErrResumed,
+	task.ErrLeaseLost, task.ErrClosed,
+	task.ErrDuplicate, task.ErrReplace, task.ErrGroupCancelled, task.ErrDropped,
+	task.ErrInvalid, task.ErrDeleted,
 	task.ErrExpired, task.ErrTaken, task.ErrBlocked, context.DeadlineExceeded,
 }
 
@@ -138,7 +140,9 @@ func (c *comparison) compareStats() {
 		for i := range list { // for the counters see below
 			list[i].Total, list[i].Recent, list[i].Wait = fairq.Counts{}, fairq.Counts{}, fairq.Histogram{}
 		}
-		slices.SortFunc(list, func(a, b fairq.KeyStat[string]) int { return strings.Compare(a.Key, b.Key) })
+		slices.SortFunc(list, func(a, b fairq.KeyStat[string]) int {
+			return strings.Compare(a.Key, b.Key)
+		})
 		return append([]fairq.KeyStat[string]{}, list...)
 	}
 	c.equal("stats by key", byKey(c.side()), byKey(c.want))

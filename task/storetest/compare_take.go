@@ -103,7 +103,9 @@ func (c *comparison) settle() {
 	case op == 5:
 		name, do = fmt.Sprint("Release ", d), func(t leased) error { return t.Release(c.ctx, d) }
 	case op < 8:
-		name, do = fmt.Sprint("Fail ", maybe), func(t leased) error { return t.Fail(c.ctx, reason, maybe) }
+		name, do = fmt.Sprint("Fail ", maybe), func(t leased) error {
+			return t.Fail(c.ctx, reason, maybe)
+		}
 	case op == 8:
 		name, do = "Bury", func(t leased) error { return t.Bury(c.ctx, reason) }
 	case op == 9:
@@ -113,9 +115,13 @@ func (c *comparison) settle() {
 	case op == 12:
 		name, do = fmt.Sprint("Repeat ", maybe), func(t leased) error { return t.Repeat(c.ctx, maybe) }
 	case op == 13:
-		name, do = fmt.Sprint("HoldKey ", maybe), func(t leased) error { return t.HoldKey(c.ctx, reason, maybe) }
+		name, do = fmt.Sprint("HoldKey ", maybe), func(t leased) error {
+			return t.HoldKey(c.ctx, reason, maybe)
+		}
 	case op > 13:
-		name, do = fmt.Sprint("HoldKey without a reason ", maybe), func(t leased) error { return t.HoldKey(c.ctx, nil, maybe) }
+		name, do = fmt.Sprint("HoldKey without a reason ", maybe), func(t leased) error {
+			return t.HoldKey(c.ctx, nil, maybe)
+		}
 	default:
 		name, do = fmt.Sprint("Touch ", maybe), func(t leased) error { return t.Touch(c.ctx, maybe) }
 	}

@@ -28,7 +28,10 @@ type crowd struct {
 }
 
 func (e *env) crowd(o options, tasks int) *crowd {
-	c := &crowd{e: e, q: e.open(o), serial: o.MaxInFlightPerKey == 1, tasks: tasks, running: map[string]int{}, done: map[string]bool{}}
+	c := &crowd{
+		e: e, q: e.open(o), serial: o.MaxInFlightPerKey == 1, tasks: tasks, running: map[string]int{},
+		done: map[string]bool{},
+	}
 	c.over, c.end = context.WithCancel(ctx)
 	return c
 }
@@ -40,7 +43,8 @@ func pause() {
 	}
 }
 
-// impatient returns a context that ends soon, perhaps at once, perhaps just when something happens.
+// impatient returns a context that ends soon, perhaps at once, perhaps just when something
+// happens.
 func (c *crowd) impatient() (context.Context, context.CancelFunc) {
 	if rand.IntN(3) == 0 {
 		ctx, cancel := context.WithCancel(c.over)
@@ -164,7 +168,8 @@ func (c *crowd) wait() {
 	synctest.Wait()
 	equal(c.e, "tasks done", len(c.done), c.tasks)
 	s := c.q.stats()
-	equal(c.e, "puts, acks, tasks left", [3]uint64{s.Puts, s.Acks, uint64(s.Len())}, [3]uint64{uint64(c.tasks), uint64(c.tasks), 0})
+	equal(c.e, "puts, acks, tasks left", [3]uint64{s.Puts, s.Acks, uint64(s.Len())},
+		[3]uint64{uint64(c.tasks), uint64(c.tasks), 0})
 	equal(c.e, "WaitingPut and WaitingTake", [2]int{s.WaitingPut, s.WaitingTake}, [2]int{0, 0})
 }
 
@@ -173,7 +178,8 @@ var concurrentCases = []testCase{
 		c := e.crowd(options{}, 400)
 		for i := range 8 {
 			c.put(i, 50, func(key, payload string) error {
-				_, err := c.q.Put(ctx, key, payload, task.PutOptions{Delay: time.Duration(rand.IntN(2)) * time.Microsecond})
+				_, err := c.q.Put(ctx, key, payload,
+					task.PutOptions{Delay: time.Duration(rand.IntN(2)) * time.Microsecond})
 				return err
 			})
 		}
@@ -190,7 +196,8 @@ var concurrentCases = []testCase{
 					ctx, cancel := c.impatient()
 					_, err := c.q.PutWait(ctx, key, payload, task.PutOptions{})
 					cancel()
-					if !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) || c.over.Err() != nil {
+					if !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) ||
+						c.over.Err() != nil {
 						return err
 					}
 					time.Sleep(time.Microsecond)
@@ -215,7 +222,8 @@ var concurrentCases = []testCase{
 		}
 		c.wait()
 	}},
-	{"Settle", "A lease ends with Ack, Release, Snooze, Return, Fail, HoldKey, Repeat, Bury or Discard", func(e *env) {
+	{"Settle", "A lease ends with Ack, Release, Snooze, Return, Fail, HoldKey, " +
+		"Repeat, Bury or Discard", func(e *env) {
 		q := e.open()
 		for range 50 {
 			q.put("a1")
@@ -223,8 +231,10 @@ var concurrentCases = []testCase{
 			errs := make(chan error)
 			for _, settle := range []func() error{
 				func() error { return l.Ack(ctx) }, func() error { return l.Release(ctx, time.Hour) },
-				func() error { return l.Bury(ctx, errOops) }, func() error { return l.Fail(ctx, errOops, time.Hour) },
-				func() error { return l.Snooze(ctx, time.Hour) }, func() error { return l.Discard(ctx, errOops) },
+				func() error { return l.Bury(ctx, errOops) },
+				func() error { return l.Fail(ctx, errOops, time.Hour) },
+				func() error { return l.Snooze(ctx, time.Hour) },
+				func() error { return l.Discard(ctx, errOops) },
 			} {
 				go func() { errs <- settle() }()
 			}

@@ -64,9 +64,15 @@ var deadlineCases = []testCase{
 		w := q.watch(ctx)
 		take := q.taking()
 		for n, o := range []task.PutOptions{
-			{}, {Delay: second}, {Group: "g"}, {Group: "g", Role: task.AtEnd}, {TTL: second, Priority: 7, Kind: "k"},
+			{},
+			{Delay: second},
+			{Group: "g"},
+			{Group: "g", Role: task.AtEnd},
+			{TTL: second, Priority: 7, Kind: "k"},
 		} {
-			for _, o.Deadline = range []time.Time{start, start.Add(-1), start.Add(-time.Hour), time.Unix(0, 0)} {
+			for _, o.Deadline = range []time.Time{
+				start, start.Add(-1), start.Add(-time.Hour), time.Unix(0, 0),
+			} {
 				o.UniqueKey = "x"
 				q.gone(q.one("a1", o))
 				e.is(q.Wait(ctx, "x"), task.ErrExpired)
@@ -85,7 +91,8 @@ var deadlineCases = []testCase{
 		q.put("b1")
 		got(take, "b1")
 	}},
-	{"OverInBatch", "A task whose deadline is over needs room like any other, and is gone before the next one is put.", func(e *env) {
+	{"OverInBatch", "A task whose deadline is over needs room like any other, and is gone " +
+		"before the next one is put.", func(e *env) {
 		q := e.open(options{Capacity: 1})
 		over := task.Entry[string]{Key: "a", Payload: "a1", Options: by(-second)}
 		ids, err := q.PutBatch(ctx, []task.Entry[string]{over, over, {Key: "b", Payload: "b1"}})
@@ -99,7 +106,8 @@ var deadlineCases = []testCase{
 		q := e.open()
 		far := time.Date(9999, 12, 31, 23, 59, 59, 999_999_000, time.UTC)
 		for _, tooFar := range []time.Time{
-			far.Add(time.Microsecond), time.Date(64_273, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(300_000, 1, 1, 0, 0, 0, 0, time.UTC),
+			far.Add(time.Microsecond), time.Date(64_273, 1, 1, 0, 0, 0, 0, time.UTC),
+			time.Date(300_000, 1, 1, 0, 0, 0, 0, time.UTC),
 			time.Unix(1<<60, 0), time.Unix(1<<62, 0),
 		} {
 			q.refuses("a1", task.PutOptions{Deadline: tooFar}, task.ErrInvalid)

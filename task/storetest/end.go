@@ -51,10 +51,12 @@ func (q *queue) refusesAll(want error) {
 	_, keyStats := q.KeyStats(ctx, 1, fairq.ByBacklog)
 	q.e.refuse(want, work(q.Queue))
 	q.e.refuse(want, map[string]error{
-		"Peek": peek, "List": list, "Kick": kick, "Truncate": truncate, "DeleteSome": some, "Stats": stats, "KeyStats": keyStats,
+		"Peek": peek, "List": list, "Kick": kick, "Truncate": truncate, "DeleteSome": some,
+		"Stats": stats, "KeyStats": keyStats,
 		"KickID": q.KickID(ctx, 1), "Bury": q.Bury(ctx, 1, errOops), "Delete": q.Delete(ctx, 1),
 		"Change": q.Change(ctx, 1, task.Change[string]{}),
-		"Pause":  q.Pause(ctx), "Resume": q.Resume(ctx), "PauseKey": q.PauseKey(ctx, "a"), "ResumeKey": q.ResumeKey(ctx, "a"), "HoldKey": q.HoldKey(ctx, "a", second),
+		"Pause":  q.Pause(ctx), "Resume": q.Resume(ctx), "PauseKey": q.PauseKey(ctx, "a"),
+		"ResumeKey": q.ResumeKey(ctx, "a"), "HoldKey": q.HoldKey(ctx, "a", second),
 		"StartGroup": q.StartGroup(ctx, "g"), "CancelGroup": q.CancelGroup(ctx, "g"),
 	})
 	for range q.Events(ctx) {
@@ -63,7 +65,9 @@ func (q *queue) refusesAll(want error) {
 }
 
 // busy makes a queue with room for one task, and calls that wait.
-func (e *env) busy() (q *queue, take *call[*lease], put *call[task.ID], wait *call[struct{}], w *watch) {
+func (e *env) busy() (
+	q *queue, take *call[*lease], put *call[task.ID], wait *call[struct{}], w *watch,
+) {
 	e.Helper()
 	q = e.open(options{Capacity: 1})
 	q.one("a1", unique)
@@ -78,7 +82,8 @@ func (e *env) busy() (q *queue, take *call[*lease], put *call[task.ID], wait *ca
 }
 
 var endCases = []testCase{
-	{"Close", "ends the use of the queue: all calls, waiting ones too, return [ErrClosed]", func(e *env) {
+	{"Close", "ends the use of the queue: all calls, waiting ones " +
+		"too, return [ErrClosed]", func(e *env) {
 		q, take, put, wait, w := e.busy()
 		l := q.first("a1")
 		c, cancel := l.Context(ctx)
@@ -141,7 +146,8 @@ var endCases = []testCase{
 		q.gone(id)
 		q.counts(2, 0, 0, 0, 0)
 	}},
-	{"CloseAndOthers", "Changes that are due at a time happen at that time, and not at the next call.", func(e *env) {
+	{"CloseAndOthers", "Changes that are due at a time happen at that time, " +
+		"and not at the next call.", func(e *env) {
 		q, start := e.open(), time.Now()
 		q.one("a1", task.PutOptions{Delay: 10 * second})
 		q.one("b1", task.PutOptions{Delay: 20 * second})
@@ -155,7 +161,8 @@ var endCases = []testCase{
 		got(two, "b1")
 		e.at("taken", two.at, start, 20*second)
 	}},
-	{"Drop", "All calls on it, waiting ones too, return [ErrDropped] from now on; a later Open makes a new queue.", func(e *env) {
+	{"Drop", "All calls on it, waiting ones too, return [ErrDropped] from now on; a later " +
+		"Open makes a new queue.", func(e *env) {
 		q, take, put, wait, w := e.busy()
 		l := q.first("a1")
 		e.ok(q.Drop(ctx))

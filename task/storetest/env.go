@@ -166,7 +166,8 @@ func (q *queue) addsUp() {
 	}
 	q.e.ok(err)
 	if !q.e.reopened { // what other processes did is not counted
-		equal(q.e, "Puts, and what has become of them", s.Puts, uint64(s.Len())+s.Acks+s.Deletes+s.Expiries+s.Evicted)
+		equal(q.e, "Puts, and what has become of them", s.Puts,
+			uint64(s.Len())+s.Acks+s.Deletes+s.Expiries+s.Evicted)
 	}
 	keys, err := q.KeyStats(ctx, 1000, fairq.ByBacklog)
 	q.e.ok(err)
@@ -177,7 +178,8 @@ func (q *queue) addsUp() {
 			used++
 		}
 	}
-	equal(q.e, "the sum of KeyStats", []int{backlog, taken, buried}, []int{s.Ready + s.Delayed + s.Held, s.Taken, s.Buried})
+	equal(q.e, "the sum of KeyStats", []int{backlog, taken, buried},
+		[]int{s.Ready + s.Delayed + s.Held, s.Taken, s.Buried})
 	equal(q.e, "Stats.Keys", s.Keys, used)
 }
 
@@ -226,7 +228,8 @@ func (k taker) takes(want string) (leases []*lease) {
 			k.e.Fatalf("there is no task; it should be %q", name)
 		}
 		if t.Payload != name {
-			k.e.Fatalf("task %q; in order are %q, so after %q it should be %q", t.Payload, names, names[:i], name)
+			k.e.Fatalf("task %q; in order are %q, so after %q it should be %q", t.Payload,
+				names, names[:i], name)
 		}
 		leases = append(leases, &lease{t, k.e})
 	}
@@ -342,8 +345,11 @@ func (l *lease) lost(q *queue) {
 	}
 	stats, infos := look()
 	for name, err := range map[string]error{
-		"Ack": l.Ack(ctx), "Release": l.Release(ctx, 0), "Release with a delay": l.Release(ctx, time.Second),
-		"Snooze": l.Snooze(ctx, 0), "Return": l.Return(ctx), "Fail": l.Fail(ctx, errOops, 0), "Bury": l.Bury(ctx, errOops), "Discard": l.Discard(ctx, errOops),
+		"Ack": l.Ack(ctx), "Release": l.Release(ctx, 0),
+		"Release with a delay": l.Release(ctx, time.Second),
+		"Snooze":               l.Snooze(ctx, 0), "Return": l.Return(ctx),
+		"Fail": l.Fail(ctx, errOops, 0),
+		"Bury": l.Bury(ctx, errOops), "Discard": l.Discard(ctx, errOops),
 		"Touch": l.Touch(ctx, time.Second), "Touch for nothing": l.Touch(ctx, 0),
 	} {
 		if !errors.Is(err, task.ErrLeaseLost) {
@@ -434,7 +440,9 @@ func gotAll(e *env, want string, calls ...*call[*lease]) {
 
 // putting begins a PutWait.
 func (q *queue) putting(name string) *call[task.ID] {
-	return begin(q.e, func() (task.ID, error) { return q.PutWait(ctx, name[:1], name, task.PutOptions{}) })
+	return begin(q.e, func() (task.ID, error) {
+		return q.PutWait(ctx, name[:1], name, task.PutOptions{})
+	})
 }
 
 // waiting begins a Wait for the unique key x.

@@ -51,7 +51,8 @@ var expireCases = []testCase{
 		time.Sleep(time.Hour)
 		x.got("b1 r1 d1 h1")
 	}},
-	{"WhileClosed", "gets the tasks, in any state, whose time to live or deadline is over", func(e *env) {
+	{"WhileClosed", "gets the tasks, in any state, whose time to " +
+		"live or deadline is over", func(e *env) {
 		o, x := e.expiring()
 		q := e.open(o)
 		q.put("a1 b1", by(second))
@@ -70,7 +71,8 @@ var expireCases = []testCase{
 		id := q.one("a1", o2)
 		got := x.got("a1")[0]
 		equal(e, "id", got.ID, id)
-		equal(e, "key, kind, unique key", [3]string{got.Key, got.Kind, got.Info().UniqueKey}, [3]string{"a", "k", "x"})
+		equal(e, "key, kind, unique key", [3]string{got.Key, got.Kind, got.Info().UniqueKey},
+			[3]string{"a", "k", "x"})
 		equal(e, "priority", got.Priority, 3)
 		e.at("deadline", got.Info().Deadline, time.Now(), 0)
 		e.is(got.Ack(ctx), task.ErrLeaseLost)

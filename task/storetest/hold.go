@@ -26,8 +26,11 @@ func (q *queue) goesOn(want string, after time.Duration) *lease {
 }
 
 var holdCases = []testCase{
-	{"Others", "makes a key wait for d, which must be more than 0: none of its tasks is taken until then", func(e *env) {
-		for _, o := range []options{{}, {KeepPlace: true}, {MaxInFlightPerKey: 1}, {Quantum: 1}, {Newcomers: fairq.ThisRound}} {
+	{"Others", "makes a key wait for d, which must be more than 0: none of its " +
+		"tasks is taken until then", func(e *env) {
+		for _, o := range []options{
+			{}, {KeepPlace: true}, {MaxInFlightPerKey: 1}, {Quantum: 1}, {Newcomers: fairq.ThisRound},
+		} {
 			q := e.openIn(e.store, "queue", o)
 			q.put("a1 b1")
 			q.hold("a", 10*second)
@@ -79,7 +82,8 @@ var holdCases = []testCase{
 		time.Sleep(time.Hour)
 		q.order("a1 a2")
 	}},
-	{"HandBack", "hands the task back at its place, first of its key, and makes the whole key wait for d", func(e *env) {
+	{"HandBack", "hands the task back at its place, first of its key, and makes " +
+		"the whole key wait for d", func(e *env) {
 		for _, o := range []options{{}, {KeepPlace: true}, {MaxInFlightPerKey: 1}, {Quantum: 1}} {
 			q := e.openIn(e.store, "queue", o)
 			q.put("a1 a2 a3 b1 b2")
@@ -140,7 +144,8 @@ var holdCases = []testCase{
 			q.order("a2")
 		}
 	}},
-	{"SameTurn", "and the task keeps its turn, unless it was returned the last time too", func(e *env) {
+	{"SameTurn", "and the task keeps its turn, unless it was " +
+		"returned the last time too", func(e *env) {
 		q := e.open()
 		q.put("a1 b1 c1 a2 b2")
 		e.ok(q.first("a1").HoldKey(ctx, nil, second))
@@ -159,7 +164,8 @@ var holdCases = []testCase{
 		q.first("a2")
 		t, err := q.TakeBatch(ctx, 3)
 		e.ok(err)
-		if got := payloads(t); got != "b4 a3 b5" && got != "a3 b4 b5" && got != "a3 b4 a4" && got != "b4 a3 a4" {
+		if got := payloads(t); got != "b4 a3 b5" && got != "a3 b4 b5" && got != "a3 b4 a4" &&
+			got != "b4 a3 a4" {
 			e.Fatalf("order after the turn that was missed: %s; a and b should be served by turns", got)
 		}
 	}},
@@ -222,7 +228,8 @@ var holdCases = []testCase{
 		equal(e, "WaitsUntil", all["b"].WaitsUntil, time.Time{})
 		equal(e, "Paused", [2]bool{all["a"].Paused, all["d"].Paused}, [2]bool{false, true})
 	}},
-	{"Many", "The wait costs other keys nothing, outlasts this process, and ends by itself", func(e *env) {
+	{"Many", "The wait costs other keys nothing, outlasts this " +
+		"process, and ends by itself", func(e *env) {
 		q := e.open()
 		n := 1200 * few(5) / 5
 		for i := range n {
@@ -276,7 +283,8 @@ var holdCases = []testCase{
 
 // holdElsewhere is about processes that share a store.
 var holdElsewhere = []testCase{
-	{"Shared", "makes a key wait for d, which must be more than 0: none of its tasks is taken until then", func(e *env) {
+	{"Shared", "makes a key wait for d, which must be more than 0: none of its " +
+		"tasks is taken until then", func(e *env) {
 		q, other := e.two()
 		q.put("a1 b1")
 		q.hold("a", 10*soon)
@@ -310,8 +318,8 @@ var holdElsewhere = []testCase{
 	}},
 }
 
-// BenchmarkWaiting times a put, take and ack of one key, beside 1,000 keys with a task that wait and
-// beside 100,000. The ratio of the two is what matters.
+// BenchmarkWaiting times a put, take and ack of one key, beside 1,000 keys with a task that wait
+// and beside 100,000. The ratio of the two is what matters.
 func BenchmarkWaiting(b *testing.B, open func(b *testing.B) task.Store) {
 	for _, keys := range []int{1000, 100_000} {
 		b.Run(fmt.Sprint(keys), func(b *testing.B) {

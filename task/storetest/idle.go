@@ -16,7 +16,9 @@ type watched struct {
 	ticks *ticks
 }
 
-func (w watched) Open(ctx context.Context, name string, s driver.Settings, n driver.Notifier) (driver.Backend, error) {
+func (w watched) Open(
+	ctx context.Context, name string, s driver.Settings, n driver.Notifier,
+) (driver.Backend, error) {
 	b, err := w.Store.Open(ctx, name, s, n)
 	return watchedBackend{b, w.ticks}, err
 }

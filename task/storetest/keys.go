@@ -25,7 +25,8 @@ var keyCases = []testCase{
 		q.first("a3")
 		q.none()
 	}},
-	{"AcrossPriorities", "is the greatest number of tasks of a key that are taken at the same time", func(e *env) {
+	{"AcrossPriorities", "is the greatest number of tasks of a key that are " +
+		"taken at the same time", func(e *env) {
 		q := e.open(serial)
 		q.put("a1 b1", task.PutOptions{Priority: 1})
 		q.put("a2")
@@ -50,7 +51,8 @@ var keyCases = []testCase{
 			order = append(order, t.Payload)
 		}
 		// The order of keys within a round is not promised.
-		if got := strings.Join(order, " "); got != "a2 b5 a3 b6 a4" && got != "a2 a3 b5 b6 a4" && got != "a2 a3 b5 a4 b6" && got != "a2 b5 a3 a4 b6" {
+		if got := strings.Join(order, " "); got != "a2 b5 a3 b6 a4" && got != "a2 a3 b5 b6 a4" &&
+			got != "a2 a3 b5 a4 b6" && got != "a2 b5 a3 a4 b6" {
 			e.Fatalf("order: %s; one turn of a was missed, and then a and b are served by turns", got)
 		}
 	}},
@@ -60,7 +62,8 @@ var keyCases = []testCase{
 		l := q.first("a1")
 		q.one("a2", kind("x"))
 		q.one("a3", task.PutOptions{Kind: "y", Priority: 1})
-		y, z, x := q.consumer(kinds("y")).taking(), q.consumer(kinds("z")).taking(), q.consumer(kinds("x")).taking()
+		y, z, x := q.consumer(kinds("y")).taking(), q.consumer(kinds("z")).taking(),
+			q.consumer(kinds("x")).taking()
 		l.ack()
 		if x.over() == y.over() {
 			e.Fatal("one of two tasks can be taken; one of two Takes should have returned")
@@ -95,7 +98,8 @@ var keyCases = []testCase{
 		q.counts(2, 0, 0, 0, 0)
 		stats, err := q.KeyStats(ctx, 10, fairq.ByBacklog)
 		e.ok(err)
-		equal(e, "KeyStats", stats, []fairq.KeyStat[string]{{Key: "a", Backlog: 2, Paused: true, OldestAge: stats[0].OldestAge}})
+		equal(e, "KeyStats", stats,
+			[]fairq.KeyStat[string]{{Key: "a", Backlog: 2, Paused: true, OldestAge: stats[0].OldestAge}})
 		q.put("b1")
 		got(take, "b1")
 		e.ok(q.ResumeKey(ctx, "a"))
@@ -111,7 +115,8 @@ var keyCases = []testCase{
 			q.first("a1")
 			t, err := q.TakeBatch(ctx, 3)
 			e.ok(err)
-			if got := payloads(t); got != "b4 a2 b5" && got != "a2 b4 b5" && got != "a2 b4 a3" && got != "b4 a2 a3" {
+			if got := payloads(t); got != "b4 a2 b5" && got != "a2 b4 b5" && got != "a2 b4 a3" &&
+				got != "b4 a2 a3" {
 				e.Fatalf("order after the turn that was missed: %s; a and b should be served by turns", got)
 			}
 		}
@@ -128,7 +133,8 @@ var keyCases = []testCase{
 		gotAll(e, "a1 a2", one, two)
 		three.waits()
 	}},
-	{"Pause", "stops the taking of tasks, until Resume. Leases stay, and tasks can be put.", func(e *env) {
+	{"Pause", "stops the taking of tasks, until Resume. Leases " +
+		"stay, and tasks can be put.", func(e *env) {
 		q := e.open()
 		q.put("a1")
 		l := q.first("a1")

@@ -12,7 +12,8 @@ import (
 var withTTR = task.PutOptions{TTR: 10 * second}
 
 var leaseCases = []testCase{
-	{"OnTime", "An expired lease is lost for good, even if no consumer has taken the task since.", func(e *env) {
+	{"OnTime", "An expired lease is lost for good, even if no consumer " +
+		"has taken the task since.", func(e *env) {
 		q, start := e.open(), time.Now()
 		id := q.one("a1", withTTR)
 		equal(e, "TTR", q.peek(id).Info().TTR, 10*second)
@@ -56,7 +57,8 @@ var leaseCases = []testCase{
 			e.at("event", events[i].Time, start, after)
 		}
 	}},
-	{"NoTTR", "or 0 there too, means that a lease lasts until its consumer is closed or gone", func(e *env) {
+	{"NoTTR", "or 0 there too, means that a lease lasts until its " +
+		"consumer is closed or gone", func(e *env) {
 		q := e.open()
 		q.put("a1")
 		l := q.first("a1")
@@ -73,7 +75,8 @@ var leaseCases = []testCase{
 		l.ack()
 		e.is(l.Touch(ctx, second), task.ErrLeaseLost)
 	}},
-	{"Default", "0 means Options.TTR; negative, or 0 there too, means that a lease lasts", func(e *env) {
+	{"Default", "0 means Options.TTR; negative, or 0 there too, " +
+		"means that a lease lasts", func(e *env) {
 		q := e.open(options{TTR: second})
 		q.put("a1")
 		q.one("b1", withTTR)
@@ -109,7 +112,8 @@ var leaseCases = []testCase{
 			q.counts(len(tasks), 0, 0, 0, 0)
 		}
 	}},
-	{"Context", "At the end of the lease its cause is [ErrLeaseLost], and also [ErrDeleted] if another call has removed the task.", func(e *env) {
+	{"Context", "At the end of the lease its cause is [ErrLeaseLost], and also [ErrDeleted] if " +
+		"another call has removed the task.", func(e *env) {
 		q := e.open()
 		id := q.put("a1")[0]
 		q.one("b1", withTTR)
@@ -162,14 +166,17 @@ func (c *consumer) wasResumed() {
 	_, _, tryErr := c.TryTake(ctx)
 	_, takeErr := c.Take(ctx)
 	_, batchErr := c.TakeBatch(ctx, 10)
-	for _, err := range []error{tryErr, takeErr, batchErr, c.ReleaseAll(ctx), c.Disconnect(ctx), c.Close(ctx), c.Close(ctx)} {
+	for _, err := range []error{
+		tryErr, takeErr, batchErr, c.ReleaseAll(ctx), c.Disconnect(ctx), c.Close(ctx), c.Close(ctx),
+	} {
 		c.e.is(err, task.ErrResumed)
 		c.e.is(err, task.ErrLeaseLost)
 	}
 }
 
 var consumerCases = []testCase{
-	{"Close", "hands back all tasks that the consumer holds, and ends it; the attempts do not count", func(e *env) {
+	{"Close", "hands back all tasks that the consumer holds, and ends it; " +
+		"the attempts do not count", func(e *env) {
 		q := e.open()
 		ids := q.put("a1 b1 c1 a2", task.PutOptions{MaxAttempts: 1})
 		c := q.consumer(task.Filter{})
@@ -179,7 +186,8 @@ var consumerCases = []testCase{
 		for i := range l {
 			l[i].lost(q)
 			t := q.peek(ids[i])
-			equal(e, "state and attempts", [2]int{int(t.Info().State), t.Attempts}, [2]int{int(task.Ready), 0})
+			equal(e, "state and attempts", [2]int{int(t.Info().State), t.Attempts},
+				[2]int{int(task.Ready), 0})
 		}
 		other.holds()
 		equal(e, "releases and losses", [2]uint64{q.stats().Releases, q.stats().Losses}, [2]uint64{2, 0})
@@ -231,7 +239,8 @@ var consumerCases = []testCase{
 		q.order("c1 a1 b1")
 		take.waits()
 	}},
-	{"GraceOnTime", "Changes that are due at a time happen at that time, and not at the next call.", func(e *env) {
+	{"GraceOnTime", "Changes that are due at a time happen at that time, " +
+		"and not at the next call.", func(e *env) {
 		q, start := e.open(), time.Now()
 		q.put("a1")
 		c := q.consumer(task.Filter{})
@@ -242,7 +251,8 @@ var consumerCases = []testCase{
 		got(take, "a1")
 		e.at("taken", take.at, start, 30*second)
 	}},
-	{"Resume", "returns the consumer of that id, which has disconnected or whose process has died, and the tasks that it holds", func(e *env) {
+	{"Resume", "returns the consumer of that id, which has disconnected or whose process has died, " +
+		"and the tasks that it holds", func(e *env) {
 		q := e.open()
 		q.put("a1 b1 c1")
 		c := q.consumer(task.Filter{})
@@ -272,7 +282,8 @@ var consumerCases = []testCase{
 		q.resume(c.ID(), "")
 		q.resume(fresh.ID(), "")
 	}},
-	{"ResumeOfOneInUse", "calls of its Consumer change nothing and return [ErrResumed], unless that is closed", func(e *env) {
+	{"ResumeOfOneInUse", "calls of its Consumer change nothing and return " +
+		"[ErrResumed], unless that is closed", func(e *env) {
 		q := e.open()
 		q.put("a1 b1")
 		old := q.consumer(task.Filter{})
@@ -298,7 +309,8 @@ var consumerCases = []testCase{
 		l[1].lost(q)
 		q.order("b1 c1")
 	}},
-	{"ResumeAgain", "calls of its Consumer change nothing and return [ErrResumed], unless that is closed", func(e *env) {
+	{"ResumeAgain", "calls of its Consumer change nothing and return " +
+		"[ErrResumed], unless that is closed", func(e *env) {
 		q := e.open()
 		q.put("a1 b1 c1")
 		c := q.consumer(task.Filter{})

@@ -29,7 +29,8 @@ func (q *queue) everywhere() (ids map[task.State]task.ID, l *lease) {
 	q.first("b1").bury()
 	ids = map[task.State]task.ID{
 		task.Ready: q.one("r1", task.PutOptions{}), task.Taken: taken, task.Buried: buried,
-		task.Delayed: q.one("d1", task.PutOptions{Delay: time.Hour}), task.Held: q.one("h1", task.PutOptions{Group: "g"}),
+		task.Delayed: q.one("d1", task.PutOptions{Delay: time.Hour}),
+		task.Held:    q.one("h1", task.PutOptions{Group: "g"}),
 	}
 	for state, id := range ids {
 		q.state(state, id)
@@ -39,10 +40,13 @@ func (q *queue) everywhere() (ids map[task.State]task.ID, l *lease) {
 }
 
 var lifeCases = []testCase{
-	{"PutTakeAck", "keeps a task until the consumer that has taken it reports how it went", func(e *env) {
+	{"PutTakeAck", "keeps a task until the consumer that has taken " +
+		"it reports how it went", func(e *env) {
 		q, start := e.open(), time.Now()
 		id := q.one("a1", task.PutOptions{Priority: 7, Kind: "k", UniqueKey: "x"})
-		want := task.Info{ID: id, Key: "a", Kind: "k", UniqueKey: "x", State: task.Ready, Priority: 7, Cost: 1}
+		want := task.Info{
+			ID: id, Key: "a", Kind: "k", UniqueKey: "x", State: task.Ready, Priority: 7, Cost: 1,
+		}
 		check := func(what string, got task.Info) {
 			e.Helper()
 			e.at("created", got.Created, start, 0)
@@ -69,7 +73,8 @@ var lifeCases = []testCase{
 		q.none()
 		q.consumer(task.Filter{}).none()
 	}},
-	{"Settled", "Then all methods of the Task return [ErrLeaseLost] and change nothing.", func(e *env) {
+	{"Settled", "Then all methods of the Task return " +
+		"[ErrLeaseLost] and change nothing.", func(e *env) {
 		q := e.open()
 		for name, end := range settle {
 			e.Log("after", name)
@@ -91,20 +96,25 @@ var lifeCases = []testCase{
 		(&lease{all[0], e}).lost(q)
 		l.ack()
 	}},
-	{"Fail", "Fail is Release, and records the reason. If reason is, or wraps, an [*Error], Fail records its code", func(e *env) {
+	{"Fail", "Fail is Release, and records the reason. If reason is, or wraps, an " +
+		"[*Error], Fail records its code", func(e *env) {
 		q := e.open()
 		id := q.put("a1")[0]
 		for _, c := range []struct{ err, want error }{
 			{&task.Error{Code: 3, Message: "full"}, &task.Error{Code: 3, Message: "full"}},
 			{errOops, &task.Error{Message: "oops"}},
-			{fmt.Errorf("disk: %w", &task.Error{Code: -4, Message: "worn"}), &task.Error{Code: -4, Message: "disk: worn"}},
+			{
+				fmt.Errorf("disk: %w", &task.Error{Code: -4, Message: "worn"}),
+				&task.Error{Code: -4, Message: "disk: worn"},
+			},
 		} {
 			q.first("a1").fail(c.err)
 			q.state(task.Ready, id)
 			equal[error](e, "recorded error", q.peek(id).Info().Err, c.want)
 		}
 		l := q.first("a1")
-		equal(e, "recorded error, as the next one sees it", *l.Info().Err, task.Error{Code: -4, Message: "disk: worn"})
+		equal(e, "recorded error, as the next one sees it", *l.Info().Err,
+			task.Error{Code: -4, Message: "disk: worn"})
 	}},
 	{"Discard", "reports the task as failed for good, and removes it, as Ack does", func(e *env) {
 		q := e.open(options{Capacity: 1})
@@ -120,10 +130,12 @@ var lifeCases = []testCase{
 		ev := w.saw("delete a, put b")[0]
 		equal(e, "error in the event", *ev.Task.Err, task.Error{Code: 7, Message: "bad"})
 		equal(e, "a lease ended", ev.Lease != 0, true)
-		equal(e, "acks, buries and deletes", [3]uint64{q.stats().Acks, q.stats().Buries, q.stats().Deletes}, [3]uint64{0, 0, 1})
+		equal(e, "acks, buries and deletes",
+			[3]uint64{q.stats().Acks, q.stats().Buries, q.stats().Deletes}, [3]uint64{0, 0, 1})
 		q.order("b1")
 	}},
-	{"KickOrder", "makes up to Limit buried tasks of a Key and Kind ready, in the order in which they were buried, and returns their number", func(e *env) {
+	{"KickOrder", "makes up to Limit buried tasks of a Key and Kind ready, in the order in which " +
+		"they were buried, and returns their number", func(e *env) {
 		q := e.open()
 		q.put("a1 b1 c1 d1 a2")
 		l := q.takes("a1 b1 c1 d1 a2")
@@ -138,12 +150,15 @@ var lifeCases = []testCase{
 		q.kick(100, 0)
 		q.order("a2 c1 b1")
 		equal(e, "kicks", q.stats().Kicks, 5)
-		for _, o := range []task.ListOptions{{State: task.Ready}, {Group: "g"}, {After: 1}, {Limit: -1}} {
+		for _, o := range []task.ListOptions{
+			{State: task.Ready}, {Group: "g"}, {After: 1}, {Limit: -1},
+		} {
 			_, err := q.Kick(ctx, o)
 			e.is(err, task.ErrInvalid)
 		}
 	}},
-	{"KickID", "It returns [ErrNotFound] if there is no such task, or it is not buried.", func(e *env) {
+	{"KickID", "It returns [ErrNotFound] if there is no such " +
+		"task, or it is not buried.", func(e *env) {
 		q := e.open()
 		ids, l := q.everywhere()
 		for state, id := range ids {
@@ -205,7 +220,9 @@ var lifeCases = []testCase{
 		}
 		q.put("a1")
 		l := q.first("a1")
-		for _, err := range []error{l.Release(ctx, -1), l.Snooze(ctx, -1), l.Fail(ctx, errOops, long), l.Touch(ctx, -1)} {
+		for _, err := range []error{
+			l.Release(ctx, -1), l.Snooze(ctx, -1), l.Fail(ctx, errOops, long), l.Touch(ctx, -1),
+		} {
 			e.is(err, task.ErrInvalid)
 		}
 		l.ack()
@@ -220,10 +237,14 @@ var lifeCases = []testCase{
 		equal(e, "priority", l.Priority, task.MaxPriority)
 		e.at("end of the lease", l.Info().Until, start, task.MaxDuration)
 	}},
-	{"Names", "is the greatest length in bytes of a queue's name and of a task's key, kind, unique key and group", func(e *env) {
+	{"Names", "is the greatest length in bytes of a queue's name and of a task's key, " +
+		"kind, unique key and group", func(e *env) {
 		long := strings.Repeat("x", task.MaxName-1)
 		q := e.openIn(e.store, "queue/../\x00'\";%s ü", options{})
-		names := []string{"", " ", "a", "A", "a ", "ä", "a\x00b", "a\xff", "%", "a/b", "a'b", `a"b`, `a\b`, "a:*>.", "\n", long + "y", long + "z"}
+		names := []string{
+			"", " ", "a", "A", "a ", "ä", "a\x00b", "a\xff", "%", "a/b", "a'b", `a"b`, `a\b`, "a:*>.", "\n",
+			long + "y", long + "z",
+		}
 		for _, name := range names {
 			o := task.PutOptions{Kind: name, UniqueKey: name, Group: name}
 			_, err := q.Put(ctx, name, "payload", o)
@@ -236,7 +257,9 @@ var lifeCases = []testCase{
 		for _, name := range names {
 			c := q.consumer(task.Filter{Kinds: []string{name}})
 			l := c.first("payload")
-			equal(e, "key, kind, unique key, group", [4]string{l.Key, l.Kind, l.Info().UniqueKey, l.Info().Group}, [4]string{name, name, name, name})
+			equal(e, "key, kind, unique key, group",
+				[4]string{l.Key, l.Kind, l.Info().UniqueKey, l.Info().Group},
+				[4]string{name, name, name, name})
 			c.none()
 			l.ack()
 			if name != "" {
@@ -246,12 +269,14 @@ var lifeCases = []testCase{
 		e.openIn(e.store, long+"y", options{}).put("a1")
 		e.openIn(e.store, long+"z", options{}).none()
 	}},
-	{"Nothing", "is returned when there is no such task, consumer, group or unique key", func(e *env) {
+	{"Nothing", "is returned when there is no such task, " +
+		"consumer, group or unique key", func(e *env) {
 		q := e.open()
 		q.none()
 		_, _, err := q.ResumeConsumer(ctx, "nobody", task.Filter{})
 		for _, err := range []error{
-			err, q.Delete(ctx, 1), q.Bury(ctx, 1, errOops), q.KickID(ctx, 1), q.StartGroup(ctx, "g"), q.CancelGroup(ctx, "g"), q.Wait(ctx, "x"),
+			err, q.Delete(ctx, 1), q.Bury(ctx, 1, errOops), q.KickID(ctx, 1), q.StartGroup(ctx, "g"),
+			q.CancelGroup(ctx, "g"), q.Wait(ctx, "x"),
 		} {
 			e.is(err, task.ErrNotFound)
 		}

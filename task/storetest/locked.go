@@ -39,53 +39,68 @@ func Locked(t *testing.T, store task.Store, lock func() (unlock func())) {
 		held[i], err = q.Take(ctx)
 		must(err)
 	}
-	c, away, gone := q.NewConsumer(task.Filter{}), q.NewConsumer(task.Filter{}), q.NewConsumer(task.Filter{})
+	c, away, gone := q.NewConsumer(task.Filter{}), q.NewConsumer(task.Filter{}),
+		q.NewConsumer(task.Filter{})
 	id, one := held[0].ID, func(i int) *task.Task[string] { return held[i] }
 	calls := map[string]func(ctx context.Context) error{
 		"Put": func(ctx context.Context) error { return errOf(q.Put(ctx, "a", "", task.PutOptions{})) },
 		"Put with a kind": func(ctx context.Context) error {
 			return errOf(q.Put(ctx, "a", "", task.PutOptions{Kind: "k"}))
 		},
-		"PutWait":  func(ctx context.Context) error { return errOf(q.PutWait(ctx, "a", "", task.PutOptions{})) },
-		"PutBatch": func(ctx context.Context) error { return errOf(q.PutBatch(ctx, make([]task.Entry[string], 3))) },
-		"Take":     func(ctx context.Context) error { return errOf(q.Take(ctx)) },
+		"PutWait": func(ctx context.Context) error {
+			return errOf(q.PutWait(ctx, "a", "", task.PutOptions{}))
+		},
+		"PutBatch": func(ctx context.Context) error {
+			return errOf(q.PutBatch(ctx, make([]task.Entry[string], 3)))
+		},
+		"Take": func(ctx context.Context) error { return errOf(q.Take(ctx)) },
 		"TryTake": func(ctx context.Context) error {
 			_, _, err := q.TryTake(ctx)
 			return err
 		},
-		"TakeBatch":   func(ctx context.Context) error { return errOf(q.TakeBatch(ctx, 2)) },
-		"TakeID":      func(ctx context.Context) error { return errOf(q.TakeID(ctx, id)) },
-		"AckAndTake":  func(ctx context.Context) error { return errOf(c.AckAndTake(ctx, one(1), new(task.Task[string]))) },
-		"Ack":         func(ctx context.Context) error { return one(2).Ack(ctx) },
-		"Release":     func(ctx context.Context) error { return one(3).Release(ctx, 0) },
-		"Snooze":      func(ctx context.Context) error { return one(4).Snooze(ctx, time.Hour) },
-		"Fail":        func(ctx context.Context) error { return one(5).Fail(ctx, errOops, 0) },
-		"Task.Bury":   func(ctx context.Context) error { return one(6).Bury(ctx, errOops) },
-		"Discard":     func(ctx context.Context) error { return one(7).Discard(ctx, errOops) },
-		"Touch":       func(ctx context.Context) error { return one(8).Touch(ctx, time.Hour) },
-		"Peek":        func(ctx context.Context) error { return errOf(q.Peek(ctx, id)) },
-		"Find":        func(ctx context.Context) error { return errOf(q.Find(ctx, "x")) },
-		"List":        func(ctx context.Context) error { return errOf(q.List(ctx, task.ListOptions{})) },
-		"Count":       func(ctx context.Context) error { return errOf(q.Count(ctx, task.ListOptions{})) },
-		"Kick":        func(ctx context.Context) error { return errOf(q.Kick(ctx, task.ListOptions{})) },
-		"KickID":      func(ctx context.Context) error { return q.KickID(ctx, id) },
-		"Bury":        func(ctx context.Context) error { return q.Bury(ctx, id, nil) },
-		"Delete":      func(ctx context.Context) error { return q.Delete(ctx, id) },
-		"Change":      func(ctx context.Context) error { return q.Change(ctx, id, task.Change[string]{}) },
+		"TakeBatch": func(ctx context.Context) error { return errOf(q.TakeBatch(ctx, 2)) },
+		"TakeID":    func(ctx context.Context) error { return errOf(q.TakeID(ctx, id)) },
+		"AckAndTake": func(ctx context.Context) error {
+			return errOf(c.AckAndTake(ctx, one(1), new(task.Task[string])))
+		},
+		"Ack":       func(ctx context.Context) error { return one(2).Ack(ctx) },
+		"Release":   func(ctx context.Context) error { return one(3).Release(ctx, 0) },
+		"Snooze":    func(ctx context.Context) error { return one(4).Snooze(ctx, time.Hour) },
+		"Fail":      func(ctx context.Context) error { return one(5).Fail(ctx, errOops, 0) },
+		"Task.Bury": func(ctx context.Context) error { return one(6).Bury(ctx, errOops) },
+		"Discard":   func(ctx context.Context) error { return one(7).Discard(ctx, errOops) },
+		"Touch":     func(ctx context.Context) error { return one(8).Touch(ctx, time.Hour) },
+		"Peek":      func(ctx context.Context) error { return errOf(q.Peek(ctx, id)) },
+		"Find":      func(ctx context.Context) error { return errOf(q.Find(ctx, "x")) },
+		"List":      func(ctx context.Context) error { return errOf(q.List(ctx, task.ListOptions{})) },
+		"Count":     func(ctx context.Context) error { return errOf(q.Count(ctx, task.ListOptions{})) },
+		"Kick":      func(ctx context.Context) error { return errOf(q.Kick(ctx, task.ListOptions{})) },
+		"KickID":    func(ctx context.Context) error { return q.KickID(ctx, id) },
+		"Bury":      func(ctx context.Context) error { return q.Bury(ctx, id, nil) },
+		"Delete":    func(ctx context.Context) error { return q.Delete(ctx, id) },
+		"Change": func(ctx context.Context) error {
+			return q.Change(ctx, id, task.Change[string]{})
+		},
 		"Pause":       q.Pause,
 		"HoldKey":     func(ctx context.Context) error { return q.HoldKey(ctx, "a", time.Hour) },
 		"ResumeKey":   func(ctx context.Context) error { return q.ResumeKey(ctx, "a") },
 		"StartGroup":  func(ctx context.Context) error { return q.StartGroup(ctx, "g") },
 		"CancelGroup": func(ctx context.Context) error { return q.CancelGroup(ctx, "g") },
 		"Wait":        func(ctx context.Context) error { return q.Wait(ctx, "x") },
-		"DeleteSome":  func(ctx context.Context) error { return errOf(q.DeleteSome(ctx, task.ListOptions{})) },
-		"Truncate":    func(ctx context.Context) error { return errOf(q.Truncate(ctx)) },
-		"Upcoming":    func(ctx context.Context) error { return errOf(q.Upcoming(ctx, 3)) },
-		"Stats":       func(ctx context.Context) error { return errOf(q.Stats(ctx)) },
-		"KeyStats":    func(ctx context.Context) error { return errOf(q.KeyStats(ctx, 3, fairq.ByBacklog)) },
-		"ReleaseAll":  c.ReleaseAll,
-		"Queues":      func(ctx context.Context) error { return errOf(store.Queues(ctx, "", 0)) },
-		"Open":        func(ctx context.Context) error { return errOf(task.Open[string](ctx, store, "other", nil)) },
+		"DeleteSome": func(ctx context.Context) error {
+			return errOf(q.DeleteSome(ctx, task.ListOptions{}))
+		},
+		"Truncate": func(ctx context.Context) error { return errOf(q.Truncate(ctx)) },
+		"Upcoming": func(ctx context.Context) error { return errOf(q.Upcoming(ctx, 3)) },
+		"Stats":    func(ctx context.Context) error { return errOf(q.Stats(ctx)) },
+		"KeyStats": func(ctx context.Context) error {
+			return errOf(q.KeyStats(ctx, 3, fairq.ByBacklog))
+		},
+		"ReleaseAll": c.ReleaseAll,
+		"Queues":     func(ctx context.Context) error { return errOf(store.Queues(ctx, "", 0)) },
+		"Open": func(ctx context.Context) error {
+			return errOf(task.Open[string](ctx, store, "other", nil))
+		},
 		"Open as it is": func(ctx context.Context) error {
 			return errOf(task.Open(ctx, store, "locked", &task.Options[string]{AsIs: true}))
 		},

@@ -106,14 +106,19 @@ var metadataCases = []testCase{
 	{"Text", "Names and values are UTF-8, and together at most [MaxMetadata] bytes.", func(e *env) {
 		q, most := e.open(), strings.Repeat("\u00e9", task.MaxMetadata/2-1)
 		for _, m := range []map[string]string{
-			{"": ""}, {"a": "", "A": "a", "": "\x00", "\x00": `"'\<&>`, "\u2028": "\ufffd🙂\n", "{}": "null"}, {"m": most, "n": ""}, {most: "", "mn": ""},
+			{"": ""},
+			{"a": "", "A": "a", "": "\x00", "\x00": `"'\<&>`, "\u2028": "\ufffd🙂\n", "{}": "null"},
+			{"m": most, "n": ""},
+			{most: "", "mn": ""},
 		} {
 			q.one("a1", task.PutOptions{Metadata: maps.Clone(m)})
 			l := q.first("a1")
 			equal(e, "metadata", l.Info().Metadata, m)
 			l.ack()
 		}
-		for _, m := range []map[string]string{{"m": most, "n": "n"}, {most: "xyz"}, {"a\xff": "b"}, {"a": "\xc3\x28"}} {
+		for _, m := range []map[string]string{
+			{"m": most, "n": "n"}, {most: "xyz"}, {"a\xff": "b"}, {"a": "\xc3\x28"},
+		} {
 			q.refuses("a1", task.PutOptions{Metadata: m}, task.ErrInvalid)
 		}
 		q.counts(0, 0, 0, 0, 0)

@@ -32,7 +32,8 @@ var orderCases = []testCase{
 		q.put("a1 a2 a3 a4 b1 c1 b2")
 		q.order("a1 b1 c1 a2 b2 a3 a4")
 	}},
-	{"InvalidWeight", "returns the number of tasks of a key in a round, 1 to [fairq.MaxWeight]", func(e *env) {
+	{"InvalidWeight", "returns the number of tasks of a key in a round, " +
+		"1 to [fairq.MaxWeight]", func(e *env) {
 		weight := 0
 		q := e.open(options{Weight: func(string) int { return weight }})
 		q.refuses("a1", task.PutOptions{}, fairq.ErrWeight)
@@ -45,12 +46,14 @@ var orderCases = []testCase{
 		for name, back := range inVain {
 			for _, o := range []options{{}, {KeepPlace: true}, {MaxInFlightPerKey: 2}, {Quantum: 1}} {
 				o.Grace = second
-				e.Logf("%s: KeepPlace %v, MaxInFlightPerKey %d, Quantum %d", name, o.KeepPlace, o.MaxInFlightPerKey, o.Quantum)
+				e.Logf("%s: KeepPlace %v, MaxInFlightPerKey %d, Quantum %d", name, o.KeepPlace,
+					o.MaxInFlightPerKey, o.Quantum)
 				e.inVain(back, o)
 			}
 		}
 	}},
-	{"Untried", "keeps its turn, and is first; if it comes back untried twice in a row, it takes a new turn", func(e *env) {
+	{"Untried", "keeps its turn, and is first; if it comes back untried twice in a " +
+		"row, it takes a new turn", func(e *env) {
 		for name, back := range untried {
 			for keep, want := range map[bool]string{false: "b1 c1 a2 a1", true: "b1 c1 a1 a2"} {
 				e.Logf("%s: KeepPlace %v", name, keep)
@@ -86,7 +89,8 @@ var orderCases = []testCase{
 		q.kick(1, 1)
 		q.order("b1 c1 a1 b2")
 	}},
-	{"DeleteKeepsTurn", "the tasks of the key behind such a task may move up by one turn", func(e *env) {
+	{"DeleteKeepsTurn", "the tasks of the key behind such a task " +
+		"may move up by one turn", func(e *env) {
 		q := e.open()
 		ids := q.put("a1 b1 c1 a2 b2 a3")
 		q.remove(ids[1])
@@ -107,7 +111,8 @@ var orderCases = []testCase{
 		q.kick(2, 2)
 		q.order("b1 a1 a2 a3")
 	}},
-	{"KeepPlaceLate", "go to the place of its Put, and not behind the queued tasks of its key", func(e *env) {
+	{"KeepPlaceLate", "go to the place of its Put, and not behind the " +
+		"queued tasks of its key", func(e *env) {
 		q := e.open(options{KeepPlace: true, MaxInFlightPerKey: 1})
 		q.put("a1 a2 a3")
 		q.first("a1").release(second)
@@ -119,17 +124,29 @@ var orderCases = []testCase{
 
 // inVain are all ways in which a task comes back that nobody could do.
 var inVain = map[string]func(*consumer, *lease){
-	"Release":    func(_ *consumer, l *lease) { l.release(0) },
-	"Snooze":     func(_ *consumer, l *lease) { l.snooze(0) },
-	"Fail":       func(_ *consumer, l *lease) { l.fail(errOops) },
-	"later":      func(_ *consumer, l *lease) { l.release(second); time.Sleep(second) },
-	"snoozed":    func(_ *consumer, l *lease) { l.snooze(second); time.Sleep(second) },
-	"failed":     func(_ *consumer, l *lease) { l.e.ok(l.Fail(ctx, errOops, second)); time.Sleep(second) },
-	"TTR":        func(_ *consumer, l *lease) { time.Sleep(10 * second); l.e.is(l.Ack(ctx), task.ErrLeaseLost) },
+	"Release": func(_ *consumer, l *lease) { l.release(0) },
+	"Snooze":  func(_ *consumer, l *lease) { l.snooze(0) },
+	"Fail":    func(_ *consumer, l *lease) { l.fail(errOops) },
+	"later":   func(_ *consumer, l *lease) { l.release(second); time.Sleep(second) },
+	"snoozed": func(_ *consumer, l *lease) { l.snooze(second); time.Sleep(second) },
+	"failed": func(_ *consumer, l *lease) {
+		l.e.ok(l.Fail(ctx, errOops, second))
+		time.Sleep(second)
+	},
+	"TTR": func(_ *consumer, l *lease) {
+		time.Sleep(10 * second)
+		l.e.is(l.Ack(ctx), task.ErrLeaseLost)
+	},
 	"Disconnect": func(c *consumer, _ *lease) { c.disconnect(); time.Sleep(second) },
 	"Repeat":     func(_ *consumer, l *lease) { l.e.ok(l.Repeat(ctx, 0)) },
-	"HoldKey":    func(_ *consumer, l *lease) { l.e.ok(l.HoldKey(ctx, errOops, second)); time.Sleep(second) },
-	"snoozeKey":  func(_ *consumer, l *lease) { l.e.ok(l.HoldKey(ctx, nil, second)); time.Sleep(second) },
+	"HoldKey": func(_ *consumer, l *lease) {
+		l.e.ok(l.HoldKey(ctx, errOops, second))
+		time.Sleep(second)
+	},
+	"snoozeKey": func(_ *consumer, l *lease) {
+		l.e.ok(l.HoldKey(ctx, nil, second))
+		time.Sleep(second)
+	},
 	"Return":     untried["Return"],
 	"ReleaseAll": untried["ReleaseAll"],
 	"Close":      untried["Close"],
@@ -170,7 +187,8 @@ func (e *env) inVain(back func(*consumer, *lease), o options) {
 }
 
 var delayCases = []testCase{
-	{"OnTime", "Changes that are due at a time happen at that time, and not at the next call.", func(e *env) {
+	{"OnTime", "Changes that are due at a time happen at that time, " +
+		"and not at the next call.", func(e *env) {
 		q, start := e.open(), time.Now()
 		take := q.taking()
 		q.one("a1", task.PutOptions{Delay: 20 * second})
@@ -184,7 +202,8 @@ var delayCases = []testCase{
 		e.at("b1 taken again", take.at, start, 15*second)
 		q.first("a1")
 	}},
-	{"Many", "Changes that are due at a time happen at that time, and not at the next call.", func(e *env) {
+	{"Many", "Changes that are due at a time happen at that time, " +
+		"and not at the next call.", func(e *env) {
 		q, start := e.open(), time.Now()
 		for i := range 50 {
 			q.one("a1", task.PutOptions{Delay: time.Duration(i*37%50+1) * second})
@@ -199,7 +218,8 @@ var delayCases = []testCase{
 }
 
 var ttlCases = []testCase{
-	{"WithoutACall", "Changes that are due at a time happen at that time, and not at the next call.", func(e *env) {
+	{"WithoutACall", "Changes that are due at a time happen at that time, " +
+		"and not at the next call.", func(e *env) {
 		q := e.open(options{Capacity: 1})
 		q.one("a1", task.PutOptions{TTL: second})
 		put := q.putting("b1")
@@ -213,7 +233,8 @@ var ttlCases = []testCase{
 		q := e.open()
 		var tasks []task.Entry[string]
 		for range 500 * few(5) {
-			tasks = append(tasks, task.Entry[string]{Key: "a", Payload: "a1", Options: task.PutOptions{TTL: second}})
+			tasks = append(tasks,
+				task.Entry[string]{Key: "a", Payload: "a1", Options: task.PutOptions{TTL: second}})
 		}
 		for range 2 {
 			ids, err := q.PutBatch(ctx, tasks)

@@ -79,7 +79,8 @@ func roundTrip[P any](e *env, name string, codec task.Codec[P], payloads ...P) {
 var payloadCases = []testCase{
 	{"RoundTrip", "encodes and decodes payloads, where the Store writes them down", func(e *env) {
 		roundTrip(e, "strings", nil, "", " ", "\x00", "ü\n\"'\\", strings.Repeat("x", 1<<20))
-		roundTrip(e, "pairs", pairCodec{new(atomic.Int64)}, pair{"x", 0}, pair{"", 1}, pair{"x\x00\xff", 2})
+		roundTrip(e, "pairs", pairCodec{new(atomic.Int64)}, pair{"x", 0}, pair{"", 1},
+			pair{"x\x00\xff", 2})
 		roundTrip(e, "maps", nil, map[string][]int{"a": {1, 2}, "b": {}}, nil)
 	}},
 	{"Format", "Open refuses another Format for a queue that has tasks", func(e *env) {
@@ -108,7 +109,8 @@ var payloadCases = []testCase{
 			e.skip("payloads are not encoded")
 		}
 		e.is(err, errOops)
-		ids, err := q.PutBatch(ctx, []task.Entry[pair]{{Key: "a", Payload: pair{"x", 1}}, {Key: "a", Payload: pair{"no", 2}}})
+		ids, err := q.PutBatch(ctx,
+			[]task.Entry[pair]{{Key: "a", Payload: pair{"x", 1}}, {Key: "a", Payload: pair{"no", 2}}})
 		e.is(err, errOops)
 		equal(e, "tasks put", len(ids), 1)
 		s, err := q.Stats(ctx)
@@ -144,7 +146,8 @@ var payloadCases = []testCase{
 		for name, want := range map[string]string{"bad": "oops", "worse": "cannot decode"} {
 			all, err := q.List(ctx, task.ListOptions{State: task.Buried, After: ids[name] - 1, Limit: 1})
 			e.ok(err)
-			if len(all) != 1 || all[0].ID != ids[name] || all[0].Info().Err == nil || !strings.Contains(all[0].Info().Err.Message, want) {
+			if len(all) != 1 || all[0].ID != ids[name] || all[0].Info().Err == nil ||
+				!strings.Contains(all[0].Info().Err.Message, want) {
 				e.Errorf("task %d should be buried because of: %s", ids[name], want)
 			}
 		}

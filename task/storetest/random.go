@@ -67,7 +67,9 @@ func (e *env) seeds(f func(*run)) {
 	}
 }
 
-func (r *run) did(format string, args ...any) { r.log = append(r.log, fmt.Sprintf(format, args...)) }
+func (r *run) did(format string, args ...any) {
+	r.log = append(r.log, fmt.Sprintf(format, args...))
+}
 
 // fail ends the run.
 func (r *run) fail(format string, args ...any) {
@@ -75,7 +77,8 @@ func (r *run) fail(format string, args ...any) {
 	for _, line := range r.log[max(0, len(r.log)-100):] {
 		r.e.Log(line)
 	}
-	r.e.Fatalf("with %s=%d, call %d: %s", seedVariable, r.seed, len(r.log), fmt.Sprintf(format, args...))
+	r.e.Fatalf("with %s=%d, call %d: %s", seedVariable, r.seed, len(r.log),
+		fmt.Sprintf(format, args...))
 }
 
 func (r *run) ok(err error) {

@@ -143,7 +143,8 @@ var rateCases = []testCase{
 		q.hold("a", 3*second)
 		q.goesOn("a2", 3*second)
 	}},
-	{"Queue", "KeyRate limits the attempts of each key, and Rate the attempts of all keys together", func(e *env) {
+	{"Queue", "KeyRate limits the attempts of each key, and Rate the " +
+		"attempts of all keys together", func(e *env) {
 		q, start := e.open(options{Rate: task.Rate{Limit: 1, Burst: 3}}), time.Now()
 		ids := q.put("a1 b1 c1 d1 a2 b2")
 		l := q.takes("a1 b1 c1")
@@ -173,7 +174,8 @@ var rateCases = []testCase{
 
 // rateElsewhere is about processes that share a store.
 var rateElsewhere = []testCase{
-	{"Died", "KeyRate limits the attempts of each key, and Rate the attempts of all keys together", func(e *env) {
+	{"Died", "KeyRate limits the attempts of each key, and Rate the " +
+		"attempts of all keys together", func(e *env) {
 		q := e.open(perSecond(2))
 		q.put("a1 a2 a3 b1")
 		q.takes("a1 b1 a2")
@@ -183,7 +185,8 @@ var rateElsewhere = []testCase{
 		time.Sleep(second)
 		other.takes("a3")
 	}},
-	{"Changed", "KeyRate limits the attempts of each key, and Rate the attempts of all keys together", func(e *env) {
+	{"Changed", "KeyRate limits the attempts of each key, and Rate the " +
+		"attempts of all keys together", func(e *env) {
 		q := e.open(perSecond(1))
 		q.put("a1 a2 a3 a4")
 		q.first("a1").ack()
@@ -197,7 +200,8 @@ var rateElsewhere = []testCase{
 		e.ok(err)
 		equal(e, "tasks", len(left), 2)
 	}},
-	{"Shared", "KeyRate limits the attempts of each key, and Rate the attempts of all keys together", func(e *env) {
+	{"Shared", "KeyRate limits the attempts of each key, and Rate the " +
+		"attempts of all keys together", func(e *env) {
 		o := options{Rate: task.Rate{Limit: float64(second) / float64(10*soon), Burst: 1}}
 		q, other := e.two(o)
 		q.put("a1 b1 a2")
@@ -215,14 +219,15 @@ var rateElsewhere = []testCase{
 	}},
 }
 
-// BenchmarkRates takes, acks and puts tasks of 100,000 keys which may have one a second each, and of
-// as many without a rate. Waits of keys end all the time: it reports how many tasks are done a
+// BenchmarkRates takes, acks and puts tasks of 100,000 keys which may have one a second each, and
+// of as many without a rate. Waits of keys end all the time: it reports how many tasks are done a
 // second, which cannot be more than 100,000 with the rate.
 func BenchmarkRates(b *testing.B, open func(b *testing.B) task.Store) {
 	const keys, workers = 100_000, 50
 	for name, rate := range map[string]task.Rate{"none": {}, "1 a second": {Limit: 1}} {
 		b.Run(name, func(b *testing.B) {
-			q, err := task.Open[int](ctx, open(b), b.Name(), &task.Options[int]{KeyRate: rate, MaxInFlightPerKey: 1})
+			q, err := task.Open[int](ctx, open(b), b.Name(),
+				&task.Options[int]{KeyRate: rate, MaxInFlightPerKey: 1})
 			if err != nil {
 				b.Fatal(err)
 			}

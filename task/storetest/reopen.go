@@ -110,7 +110,8 @@ var reopenCases = []testCase{
 		q = q.again()
 		q.counts(0, 0, 0, 0, 0)
 	}},
-	{"Died", "is the time for which a consumer that disconnects, or whose process dies, keeps its leases", func(e *env) {
+	{"Died", "is the time for which a consumer that disconnects, or whose process " +
+		"dies, keeps its leases", func(e *env) {
 		q := e.open()
 		q.put("a1 b1 b2")
 		q.first("a1")
@@ -133,7 +134,8 @@ var reopenCases = []testCase{
 		}
 		q.order("b1 a1")
 	}},
-	{"DiedAndResumed", "which has disconnected or whose process has died, and the tasks that it holds", func(e *env) {
+	{"DiedAndResumed", "which has disconnected or whose process has died, and " +
+		"the tasks that it holds", func(e *env) {
 		q := e.open()
 		q.put("a1 b1")
 		c := q.consumer(task.Filter{})

@@ -118,7 +118,8 @@ var roomCases = []testCase{
 		q.put("a5 a6 a7 b3 b4")
 		q.full("a8", fairq.FullError{Len: 4, Limit: 1, PerKey: true})
 	}},
-	{"ShareWait", "waits until a task of the key leaves, or another Put of the key comes", func(e *env) {
+	{"ShareWait", "waits until a task of the key leaves, or " +
+		"another Put of the key comes", func(e *env) {
 		for _, comes := range []bool{false, true} {
 			q := e.open(options{Capacity: 8, WhenFull: fairq.RejectOverShare})
 			q.put("a1 b1 c1 d1 e1 f1 g1")
@@ -149,7 +150,8 @@ var roomCases = []testCase{
 			e.ok(q.Drop(ctx))
 		}
 	}},
-	{"Evict", "from a key with the most of these (by its weight) it evicts the task that became ready or delayed last", func(e *env) {
+	{"Evict", "from a key with the most of these (by its weight) it evicts the task that " +
+		"became ready or delayed last", func(e *env) {
 		q, evicted := e.evicting(options{Capacity: 4})
 		q.evicts(evicted, "a1 a2 a3 b1", "")
 		q.evicts(evicted, "b2", "a3")
@@ -158,7 +160,8 @@ var roomCases = []testCase{
 		q.order("a1 b1 c1 d1")
 		equal(e, "Acks", q.stats().Acks, 4)
 	}},
-	{"EvictWait", "is returned by Wait when the task was deleted, truncated, evicted or cancelled with its group", func(e *env) {
+	{"EvictWait", "is returned by Wait when the task was deleted, truncated, evicted or " +
+		"cancelled with its group", func(e *env) {
 		q, evicted := e.evicting(options{Capacity: 2})
 		q.put("a1")
 		q.one("a2", task.PutOptions{UniqueKey: "x"})
@@ -237,7 +240,8 @@ var roomCases = []testCase{
 		}
 		q.put("a1 a2 a3")
 		q.full("a4", fairq.FullError{Len: 3, Limit: 3, PerKey: true}) // is put twice
-		_, err := q.PutBatch(ctx, []task.Entry[string]{{Key: "b", Payload: "b1"}, {Key: "a", Payload: "a4"}})
+		_, err := q.PutBatch(ctx,
+			[]task.Entry[string]{{Key: "b", Payload: "b1"}, {Key: "a", Payload: "a4"}})
 		e.is(err, fairq.ErrKeyFull)
 		b2 := q.put("b2")[0]
 		q.first("a1").back()
@@ -250,7 +254,8 @@ var roomCases = []testCase{
 			fairq.KeyStat[string]{Key: "b", Total: fairq.Counts{Served: 2}},
 		)
 	}},
-	{"Batch", "puts tasks one after the other, in one transaction, until one is refused", func(e *env) {
+	{"Batch", "puts tasks one after the other, in one " +
+		"transaction, until one is refused", func(e *env) {
 		q := e.open(options{Capacity: 3})
 		batch := func(names string, want error) []task.ID {
 			e.Helper()
@@ -285,7 +290,9 @@ var roomCases = []testCase{
 	{"BatchEvicts", "It returns the ids of the tasks that were put", func(e *env) {
 		q, evicted := e.evicting(options{Capacity: 3})
 		q.put("a1 a2 a3")
-		ids, err := q.PutBatch(ctx, []task.Entry[string]{{Key: "b", Payload: "b1"}, {Key: "c", Payload: "c1"}, {Key: "c", Payload: "c2"}})
+		ids, err := q.PutBatch(ctx, []task.Entry[string]{
+			{Key: "b", Payload: "b1"}, {Key: "c", Payload: "c1"}, {Key: "c", Payload: "c2"},
+		})
 		e.is(err, fairq.ErrFull)
 		equal(e, "tasks put", len(ids), 2)
 		equal(e, "evicted", *evicted, []string{"a3", "a2"})

@@ -47,7 +47,8 @@ var settleCases = []testCase{
 		_, err = c.AckAndTake(gone, l.Task, new(task.Task[string]))
 		e.is(err, context.Canceled)
 		l.holds()
-		_, err = e.openIn(e.store, "other").consumer(task.Filter{}).AckAndTake(ctx, l.Task, new(task.Task[string]))
+		_, err = e.openIn(e.store, "other").consumer(task.Filter{}).AckAndTake(ctx, l.Task,
+			new(task.Task[string]))
 		e.is(err, task.ErrInvalid)
 		l.holds()
 		_, err = c.AckAndTake(ctx, q.peek(l.ID), new(task.Task[string]))
@@ -95,11 +96,14 @@ var settleCases = []testCase{
 		for name, end := range settle {
 			e.Log(name)
 			settled(task.PutOptions{}, map[string]task.State{
-				"Release": task.Ready, "Snooze": task.Ready, "Return": task.Ready, "Fail": task.Ready, "Bury": task.Buried, "later": task.Delayed,
+				"Release": task.Ready, "Snooze": task.Ready, "Return": task.Ready, "Fail": task.Ready,
+				"Bury": task.Buried, "later": task.Delayed,
 			}[name], end)
 		}
 		last := task.PutOptions{MaxAttempts: 1}
-		for name, want := range map[string]task.State{"Release": task.Buried, "Fail": task.Buried, "Snooze": task.Ready, "Return": task.Ready} {
+		for name, want := range map[string]task.State{
+			"Release": task.Buried, "Fail": task.Buried, "Snooze": task.Ready, "Return": task.Ready,
+		} {
 			settled(last, want, settle[name])
 		}
 		for _, name := range []string{"Release", "Return", "Fail", "Bury"} {
@@ -113,7 +117,8 @@ var settleCases = []testCase{
 			})
 		}
 	}},
-	{"PriorityBuried", "A consumer may change Priority before a Release, Snooze, Return, Fail, HoldKey, Repeat or Bury", func(e *env) {
+	{"PriorityBuried", "A consumer may change Priority before a Release, Snooze, Return, Fail, " +
+		"HoldKey, Repeat or Bury", func(e *env) {
 		q := e.open()
 		q.put("a1 b1")
 		l := q.first("a1")
@@ -123,7 +128,8 @@ var settleCases = []testCase{
 		q.kick(1, 1)
 		q.order("b1 a1")
 	}},
-	{"Repeat", "like a new task, with all its attempts and without an error, but with the same id", func(e *env) {
+	{"Repeat", "like a new task, with all its attempts and without an " +
+		"error, but with the same id", func(e *env) {
 		q := e.open(options{MaxAttempts: 2})
 		id := q.one("a1", unique)
 		wait := q.waiting()
@@ -185,7 +191,9 @@ var settleCases = []testCase{
 		l := q.first("a1")
 		for _, priority := range []int{-1, task.MaxPriority + 1} {
 			l.Priority = priority
-			for _, end := range []func(context.Context, error) error{l.Bury, func(ctx context.Context, err error) error { return l.Fail(ctx, err, 0) }} {
+			for _, end := range []func(context.Context, error) error{
+				l.Bury, func(ctx context.Context, err error) error { return l.Fail(ctx, err, 0) },
+			} {
 				e.is(end(ctx, errOops), task.ErrInvalid)
 			}
 			e.is(l.Snooze(ctx, 0), task.ErrInvalid)

@@ -54,7 +54,8 @@ var sharedCases = []testCase{
 		later()
 		got(take, "a2")
 	}},
-	{"EachWay", "Changes that are due at a time happen at that time, and not at the next call.", func(e *env) {
+	{"EachWay", "Changes that are due at a time happen at that time, " +
+		"and not at the next call.", func(e *env) {
 		q, other := e.two()
 		q.one("a1", task.PutOptions{TTR: 2 * soon})
 		l := q.first("a1")
@@ -218,10 +219,13 @@ var sharedCases = []testCase{
 		synctest.Wait()
 		x.mu.Lock()
 		defer x.mu.Unlock()
-		slices.SortFunc(x.tasks, func(a, b *task.Task[string]) int { return strings.Compare(a.Payload, b.Payload) })
+		slices.SortFunc(x.tasks, func(a, b *task.Task[string]) int {
+			return strings.Compare(a.Payload, b.Payload)
+		})
 		equal(e, "given to OnExpire, of both", payloads(x.tasks), "a1 b1 c1 d1")
 	}},
-	{"LeaseContext", "At the end of the lease its cause is [ErrLeaseLost], and also [ErrDeleted] if another call has removed the task.", func(e *env) {
+	{"LeaseContext", "At the end of the lease its cause is [ErrLeaseLost], and also [ErrDeleted] " +
+		"if another call has removed the task.", func(e *env) {
 		q, other := e.two()
 		ids := q.put("a1 b1")
 		deleted, buried := q.first("a1"), q.first("b1")
@@ -261,7 +265,8 @@ var sharedCases = []testCase{
 		other.none()
 		l.ack()
 	}},
-	{"Limit", "is the greatest number of tasks of a key that are taken at the same time", func(e *env) {
+	{"Limit", "is the greatest number of tasks of a key that are " +
+		"taken at the same time", func(e *env) {
 		q, other := e.two(serial)
 		q.put("a1 a2")
 		l := q.first("a1")
@@ -273,7 +278,8 @@ var sharedCases = []testCase{
 		q.put("a3")
 		q.none()
 	}},
-	{"ResumeOfOneInUse", "The former owner loses the consumer, here or in another process", func(e *env) {
+	{"ResumeOfOneInUse", "The former owner loses the consumer, " +
+		"here or in another process", func(e *env) {
 		q, other := e.two()
 		q.put("a1 b1 c1")
 		old := q.consumer(task.Filter{})
@@ -316,7 +322,8 @@ var sharedCases = []testCase{
 		e.is(context.Cause(held), task.ErrLeaseLost)
 		other.first("a1").ack()
 	}},
-	{"ResumeBackAndForth", "The former owner loses the consumer, here or in another process", func(e *env) {
+	{"ResumeBackAndForth", "The former owner loses the consumer, " +
+		"here or in another process", func(e *env) {
 		q, other := e.two()
 		q.put("a1 b1")
 		c := q.consumer(task.Filter{})

@@ -62,7 +62,8 @@ func TestDurable(t *testing.T) {
 
 // TestCompare compares a Memory with itself.
 func TestCompare(t *testing.T) {
-	Compare(t, few(25), func(*testing.T) task.Store { return new(memory.Store) }, func(*testing.T, uint64) Subject {
+	want := func(*testing.T) task.Store { return new(memory.Store) }
+	Compare(t, few(25), want, func(*testing.T, uint64) Subject {
 		return Subject{Store: new(memory.Store)}
 	})
 }
@@ -93,7 +94,9 @@ func (d *disk) Kill(*testing.T) {
 	d.killed = true
 }
 
-func (d *disk) Open(ctx context.Context, name string, s driver.Settings, n driver.Notifier) (driver.Backend, error) {
+func (d *disk) Open(
+	ctx context.Context, name string, s driver.Settings, n driver.Notifier,
+) (driver.Backend, error) {
 	b, err := d.memory.Open(ctx, name, s, encoding{n})
 	return &diskQueue{b, d, n, max(s.Grace, second), map[driver.Handle]bool{}}, err
 }
@@ -118,7 +121,9 @@ func (q *diskQueue) lives(h driver.Handle, lives bool) error {
 	return nil
 }
 
-func (q *diskQueue) Take(ctx context.Context, by *driver.Taker, into []driver.Record) (int, error) {
+func (q *diskQueue) Take(
+	ctx context.Context, by *driver.Taker, into []driver.Record,
+) (int, error) {
 	if err := q.lives(by.Handle, true); err != nil {
 		return 0, err
 	}
@@ -135,7 +140,9 @@ func (q *diskQueue) SettleAndTakeOne(
 	return driver.SettleAndTakeOne(ctx, q, lease, how, by)
 }
 
-func (q *diskQueue) TakeID(ctx context.Context, h driver.Handle, id task.ID) (driver.Record, error) {
+func (q *diskQueue) TakeID(
+	ctx context.Context, h driver.Handle, id task.ID,
+) (driver.Record, error) {
 	if err := q.lives(h, true); err != nil {
 		return driver.Record{}, err
 	}
@@ -149,7 +156,9 @@ func (q *diskQueue) Leave(ctx context.Context, h driver.Handle, after time.Durat
 	return q.Backend.Leave(ctx, h, after)
 }
 
-func (q *diskQueue) Rejoin(ctx context.Context, id string) (epoch uint64, held []driver.Record, err error) {
+func (q *diskQueue) Rejoin(
+	ctx context.Context, id string,
+) (epoch uint64, held []driver.Record, err error) {
 	epoch, held, err = q.Backend.Rejoin(ctx, id)
 	if err == nil {
 		err = q.lives(driver.Handle{ID: id, Epoch: epoch}, true)

@@ -14,7 +14,9 @@ var takeCases = []testCase{
 	{"FirstComeFirstServed", "Waiting calls are served first come, first served.", func(e *env) {
 		q := e.open()
 		c := q.consumer(kinds("x"))
-		takes := []*call[*lease]{q.taking(), c.taking(), q.taking(), q.consumer(task.Filter{}).taking(), c.taking()}
+		takes := []*call[*lease]{
+			q.taking(), c.taking(), q.taking(), q.consumer(task.Filter{}).taking(), c.taking(),
+		}
 		for i, name := range []string{"a1", "b1", "c1", "d1", "e1"} {
 			q.one(name, kind("x"))
 			got(takes[i], name)
@@ -40,13 +42,17 @@ var takeCases = []testCase{
 			}
 			equal(e, "takes that returned", n, i+1)
 		}
-		equal(e, "Takes and WaitingTake", [2]int{int(q.stats().Takes), q.stats().WaitingTake}, [2]int{3, 7})
+		equal(e, "Takes and WaitingTake",
+			[2]int{int(q.stats().Takes), q.stats().WaitingTake}, [2]int{3, 7})
 	}},
 	{"WakesForEach", "Calls that wait for tasks are served first come, first served", func(e *env) {
 		q := e.open()
 		wake := map[string]func(){
-			"Put":        func() { q.put("a1") },
-			"PutBatch":   func() { _, err := q.PutBatch(ctx, []task.Entry[string]{{Key: "a", Payload: "a1"}}); e.ok(err) },
+			"Put": func() { q.put("a1") },
+			"PutBatch": func() {
+				_, err := q.PutBatch(ctx, []task.Entry[string]{{Key: "a", Payload: "a1"}})
+				e.ok(err)
+			},
 			"Kick":       func() { q.kick(1, 1) },
 			"StartGroup": func() { q.start("g") },
 			"Delay":      func() { time.Sleep(second) },
@@ -81,7 +87,8 @@ var takeCases = []testCase{
 		q.put("a1")
 		got(two, "a1")
 		q.none()
-		equal(e, "Takes and WaitingTake", [2]int{int(q.stats().Takes), q.stats().WaitingTake}, [2]int{1, 0})
+		equal(e, "Takes and WaitingTake",
+			[2]int{int(q.stats().Takes), q.stats().WaitingTake}, [2]int{1, 0})
 	}},
 	{"CancelledMeanwhile", "A context that ends loses nothing.", func(e *env) {
 		q := e.open()
@@ -241,12 +248,16 @@ var putWaitCases = []testCase{
 		q.state(task.Ready, two.returns(nil))
 	}},
 	{"CancelledMeanwhile", "A context that ends loses nothing.", func(e *env) {
-		for name, o := range map[string]options{"for room": {Capacity: 1}, "for its key": {KeyCapacity: 1}} {
+		for name, o := range map[string]options{
+			"for room": {Capacity: 1}, "for its key": {KeyCapacity: 1},
+		} {
 			q := e.openIn(e.store, name, o)
 			for range 100 {
 				id := q.put("a1")[0]
 				gone, cancel := context.WithCancel(ctx)
-				one := begin(e, func() (task.ID, error) { return q.PutWait(gone, "a", "a2", task.PutOptions{}) })
+				one := begin(e, func() (task.ID, error) {
+					return q.PutWait(gone, "a", "a2", task.PutOptions{})
+				})
 				two := q.putting("a3")
 				go cancel()
 				q.remove(id)
@@ -275,7 +286,8 @@ var putWaitCases = []testCase{
 			if key != "c" {
 				o.UniqueKey = "x"
 			}
-			calls = append(calls, begin(e, func() (task.ID, error) { return q.PutWait(ctx, key, key+"1", o) }))
+			calls = append(calls,
+				begin(e, func() (task.ID, error) { return q.PutWait(ctx, key, key+"1", o) }))
 		}
 		q.remove(id)
 		for i := 0; i < 3 && !calls[2].over(); i++ {

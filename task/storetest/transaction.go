@@ -9,7 +9,8 @@ import (
 )
 
 var transactionCases = []testCase{
-	{"Outbox", "If the store commits it (InTx), its changes are counted and reported then, once", func(e *env) {
+	{"Outbox", "If the store commits it (InTx), its changes are counted " +
+		"and reported then, once", func(e *env) {
 		tx, ok := e.store.(Transactor)
 		if !ok {
 			e.skip("the store is not a Transactor")
@@ -65,6 +66,7 @@ var transactionCases = []testCase{
 		synctest.Wait()
 		e.is(context.Cause(held), task.ErrLeaseLost)
 		s := q.stats()
-		equal(e, "what is counted", [4]uint64{s.Puts, s.Refused, s.Touches, s.Acks}, [4]uint64{1, 1, 1, 1})
+		equal(e, "what is counted", [4]uint64{s.Puts, s.Refused, s.Touches, s.Acks},
+			[4]uint64{1, 1, 1, 1})
 	}},
 }

@@ -70,10 +70,15 @@ var uniqueKeyCases = []testCase{
 			end  func(task.ID)
 			want error
 		}{
-			"Delete":      {unique, q.remove, task.ErrDeleted},
-			"Truncate":    {unique, func(task.ID) { _, err := q.Truncate(ctx); e.ok(err) }, task.ErrDeleted},
-			"CancelGroup": {task.PutOptions{UniqueKey: "x", Group: "g"}, func(task.ID) { q.cancel() }, task.ErrDeleted},
-			"TTL":         {task.PutOptions{UniqueKey: "x", TTL: second}, func(task.ID) { time.Sleep(second) }, task.ErrExpired},
+			"Delete":   {unique, q.remove, task.ErrDeleted},
+			"Truncate": {unique, func(task.ID) { _, err := q.Truncate(ctx); e.ok(err) }, task.ErrDeleted},
+			"CancelGroup": {
+				task.PutOptions{UniqueKey: "x", Group: "g"}, func(task.ID) { q.cancel() }, task.ErrDeleted,
+			},
+			"TTL": {
+				task.PutOptions{UniqueKey: "x", TTL: second},
+				func(task.ID) { time.Sleep(second) }, task.ErrExpired,
+			},
 		} {
 			e.Log("ended by", name)
 			id := q.one("a1", c.o)
@@ -89,11 +94,14 @@ var uniqueKeyCases = []testCase{
 		q.remove(id)
 		wait.returns(task.ErrDeleted)
 	}},
-	{"Retention", "The outcome of a task that is gone is kept during Options.Retention", func(e *env) {
+	{"Retention", "The outcome of a task that is gone is kept " +
+		"during Options.Retention", func(e *env) {
 		for _, c := range []struct {
 			q    *queue
 			kept time.Duration
-		}{{e.open(), time.Minute}, {e.openIn(e.store, "other", options{Retention: time.Hour}), time.Hour}} {
+		}{
+			{e.open(), time.Minute}, {e.openIn(e.store, "other", options{Retention: time.Hour}), time.Hour},
+		} {
 			c.q.one("a1", unique)
 			c.q.first("a1").ack()
 			time.Sleep(c.kept - time.Millisecond)
@@ -117,7 +125,8 @@ var uniqueKeyCases = []testCase{
 		q := e.open()
 		q.one("a1", unique)
 		gone, cancel := context.WithCancel(ctx)
-		one, two := begin(e, func() (struct{}, error) { return struct{}{}, q.Wait(gone, "x") }), q.waiting()
+		one, two := begin(e, func() (struct{}, error) { return struct{}{}, q.Wait(gone, "x") }),
+			q.waiting()
 		one.waits()
 		cancel()
 		one.returns(context.Canceled)
@@ -126,7 +135,8 @@ var uniqueKeyCases = []testCase{
 		q.order("a1")
 		two.returns(nil)
 	}},
-	{"Replace", "With Replace, the task takes the place of the task with its UniqueKey, if that is ready, delayed or held", func(e *env) {
+	{"Replace", "With Replace, the task takes the place of the task with its UniqueKey, if that is " +
+		"ready, delayed or held", func(e *env) {
 		for _, o := range []options{{}, {KeepPlace: true}, {MaxInFlightPerKey: 1}, {Quantum: 1}} {
 			o.Capacity = 3
 			q, start := e.openIn(e.store, "queue", o), time.Now()
@@ -144,7 +154,8 @@ var uniqueKeyCases = []testCase{
 			equal(e, "id", replace("a9", task.PutOptions{Delay: 5 * second}), id)
 			i := q.peek(id).Info()
 			e.at("Until", i.Until, start, 5*second)
-			equal(e, "attempts, error and end", [3]any{i.Attempts, i.Err, i.Expires}, [3]any{0, (*task.Error)(nil), time.Time{}})
+			equal(e, "attempts, error and end", [3]any{i.Attempts, i.Err, i.Expires},
+				[3]any{0, (*task.Error)(nil), time.Time{}})
 			time.Sleep(3 * second)
 			replace("a8", task.PutOptions{Delay: 5 * second}) // the last one decides
 			q.order("b1 a2")
@@ -166,7 +177,8 @@ var uniqueKeyCases = []testCase{
 			q.refuses("b1", again, task.ErrReplace)
 			q.refuses("b1", task.PutOptions{Replace: true}, task.ErrInvalid)
 			_, err := q.Put(ctx, "b", "b1", again)
-			equal(e, "error", err.Error(), fmt.Sprintf(`task: task cannot be replaced: "x" is task %d; its key is "a", not "b"`, id))
+			equal(e, "error", err.Error(),
+				fmt.Sprintf(`task: task cannot be replaced: "x" is task %d; its key is "a", not "b"`, id))
 			q.order("a8")
 			e.ok(q.Drop(ctx))
 		}
@@ -199,7 +211,8 @@ var groupCases = []testCase{
 		q := e.open()
 		ids := q.put("a1 b1 c1 d1", in(task.Member))
 		end, abort := q.one("e1", in(task.AtEnd)), q.one("f1", in(task.AtAbort))
-		equal(e, "role", [2]task.Role{q.peek(end).Info().Role, q.peek(abort).Info().Role}, [2]task.Role{task.AtEnd, task.AtAbort})
+		equal(e, "role", [2]task.Role{q.peek(end).Info().Role, q.peek(abort).Info().Role},
+			[2]task.Role{task.AtEnd, task.AtAbort})
 		q.start("g")
 		q.state(task.Held, end, abort)
 		q.first("a1").ack()
@@ -222,7 +235,8 @@ var groupCases = []testCase{
 		q.start("g")
 		l := q.takes("a1 b1")
 		l[1].bury()
-		gone := append(q.put("c1", in(task.Member)), q.one("d1", task.PutOptions{Group: "g", Delay: second}), l[1].ID)
+		gone := append(q.put("c1", in(task.Member)),
+			q.one("d1", task.PutOptions{Group: "g", Delay: second}), l[1].ID)
 		end, abort := q.one("e1", in(task.AtEnd)), q.one("f1", in(task.AtAbort))
 		q.cancel()
 		q.gone(gone...)
@@ -236,7 +250,8 @@ var groupCases = []testCase{
 		q.gone(end)
 		equal(e, "deletes", q.stats().Deletes, 4)
 	}},
-	{"HandedBack", "When these are done or handed back, the AtAbort tasks become ready and the group is over.", func(e *env) {
+	{"HandedBack", "When these are done or handed back, the AtAbort tasks become ready " +
+		"and the group is over.", func(e *env) {
 		q := e.open()
 		c := q.consumer(task.Filter{})
 		end := map[string]func(l *lease){

@@ -51,10 +51,12 @@ var viewCases = []testCase{
 			equal(e, "number of tasks", n, len(strings.Fields(c.want)))
 		}
 	}},
-	{"NextFirst", "NextFirst makes List return tasks in the order of their next change.", func(e *env) {
+	{"NextFirst", "NextFirst makes List return tasks in the " +
+		"order of their next change.", func(e *env) {
 		q := e.open()
 		for name, o := range map[string]task.PutOptions{
-			"a3": {Delay: 3 * second}, "a1": {Delay: second, Kind: "k"}, "b2": {Delay: time.Hour, Deadline: time.Now().Add(2 * second)}, "b4": {TTL: second},
+			"a3": {Delay: 3 * second}, "a1": {Delay: second, Kind: "k"},
+			"b2": {Delay: time.Hour, Deadline: time.Now().Add(2 * second)}, "b4": {TTL: second},
 		} {
 			q.one(name, o)
 		}
@@ -70,7 +72,8 @@ var viewCases = []testCase{
 		q.bury(ids[1])
 		q.bury(ids[0])
 		q.bury(ids[2])
-		equal(e, "buried", q.list(task.ListOptions{State: task.Buried, NextFirst: true, Limit: 2}), "c2 c1")
+		equal(e, "buried",
+			q.list(task.ListOptions{State: task.Buried, NextFirst: true, Limit: 2}), "c2 c1")
 		for _, o := range []task.ListOptions{
 			{}, {State: task.Ready}, {State: task.Buried, Group: "g"}, {State: task.Delayed, After: 1},
 		} {
@@ -100,7 +103,8 @@ var viewCases = []testCase{
 			}
 		}
 		equal(e, "tasks", n, 160)
-		equal(e, "two of key b", q.list(task.ListOptions{Key: new("b"), After: ids[2], Limit: 2}), "b1 b1")
+		equal(e, "two of key b",
+			q.list(task.ListOptions{Key: new("b"), After: ids[2], Limit: 2}), "b1 b1")
 		_, err := q.List(ctx, task.ListOptions{Limit: -1})
 		e.is(err, task.ErrInvalid)
 	}},
@@ -178,7 +182,9 @@ var viewCases = []testCase{
 		q.one("b6", task.PutOptions{Group: "g"})
 		e.ok(q.PauseKey(ctx, "c"))
 		want := []fairq.KeyStat[string]{
-			{Key: "b", Backlog: 5, Buried: 1}, {Key: "c", Backlog: 1, Taken: 1, Paused: true}, {Key: "a", Taken: 1},
+			{Key: "b", Backlog: 5, Buried: 1},
+			{Key: "c", Backlog: 1, Taken: 1, Paused: true},
+			{Key: "a", Taken: 1},
 		}
 		for n := range 6 {
 			stats, err := q.KeyStats(ctx, n, fairq.ByBacklog)
@@ -189,7 +195,8 @@ var viewCases = []testCase{
 			}
 			for i := range stats {
 				if stats[i].Key != "a" {
-					e.at("the oldest", time.Now().Add(-stats[i].OldestAge), start, time.Duration(strings.Index(" b c", stats[i].Key))*second)
+					e.at("the oldest", time.Now().Add(-stats[i].OldestAge), start,
+						time.Duration(strings.Index(" b c", stats[i].Key))*second)
 				}
 				stats[i].OldestAge = 0
 			}
@@ -234,7 +241,9 @@ var viewCases = []testCase{
 			l[0].lost(q)
 			l[1].ack()
 			q.order("b2 a4")
-			for _, wrong := range []task.ListOptions{{Group: "g"}, {After: 1}, {State: task.Held + 1}, {State: task.Delayed, NextFirst: true}} {
+			for _, wrong := range []task.ListOptions{
+				{Group: "g"}, {After: 1}, {State: task.Held + 1}, {State: task.Delayed, NextFirst: true},
+			} {
 				_, err := q.DeleteSome(ctx, wrong)
 				e.is(err, task.ErrInvalid)
 			}
@@ -318,7 +327,8 @@ var eventCases = []testCase{
 		q.cancel()
 		w.saw("cancel a, delete b, delete c")
 		l[0].release(0)
-		if _, got := w.seen(); got != "release a, delete a, delete e, start f" && got != "release a, delete a, start f, delete e" {
+		if _, got := w.seen(); got != "release a, delete a, delete e, start f" &&
+			got != "release a, delete a, start f, delete e" {
 			e.Fatalf("events: %s", got)
 		}
 	}},
