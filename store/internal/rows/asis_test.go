@@ -20,7 +20,9 @@ func TestLookingChangesNothing(t *testing.T) {
 		db := rowstest.NewDB(time.Now)
 		in := func(db *rowstest.DB) *rows.Store { return rows.New(db, rows.Options{MaxPayload: 100}) }
 		var expired []string
-		o := task.Options[string]{Capacity: 10, OnExpire: func(t *task.Task[string]) { expired = append(expired, t.Payload) }}
+		o := task.Options[string]{
+			Capacity: 10, OnExpire: func(t *task.Task[string]) { expired = append(expired, t.Payload) },
+		}
 		q := openQueue(t, in(db), o)
 		for name, options := range map[string]task.PutOptions{
 			"a1": {TTL: time.Second}, "b1": {Delay: time.Second}, "c1": {TTL: time.Second, UniqueKey: "c"},

@@ -36,7 +36,9 @@ func (b *backend) call(ctx context.Context, name string, c call) error {
 func (b *backend) Joined(ctx context.Context) *driver.Tx { return b.store.db.Own(ctx) }
 
 // Put implements [driver.Backend].
-func (b *backend) Put(ctx context.Context, tasks []driver.New, ids []driver.ID) (n int, evicted []driver.Record, err error) {
+func (b *backend) Put(
+	ctx context.Context, tasks []driver.New, ids []driver.ID,
+) (n int, evicted []driver.Record, err error) {
 	bytes := 0
 	for i := range tasks {
 		bytes += sizeOf(&tasks[i])
@@ -78,7 +80,8 @@ func (b *backend) Put(ctx context.Context, tasks []driver.New, ids []driver.ID) 
 			}
 			if most := u.maxBytes(); bytes > most && len(tasks) > 1 {
 				return &driver.FieldError{
-					Field: "PutBatch: the length of its payloads, metadata and names (these count fourfold)", Value: bytes,
+					Field: "PutBatch: the length of its payloads, metadata and names (these count fourfold)",
+					Value: bytes,
 					Limit: fmt.Sprintf("%d bytes at most, for more than one task", most),
 				}
 			}
@@ -110,7 +113,8 @@ func (b *backend) PutOne(ctx context.Context, t driver.New) (driver.ID, *driver.
 
 // isRefusal reports whether an error comes from the rules, and not from the database.
 func isRefusal(err error) bool {
-	return errors.Is(err, fairq.ErrFull) || errors.Is(err, driver.ErrDuplicate) || errors.Is(err, driver.ErrReplace) ||
+	return errors.Is(err, fairq.ErrFull) || errors.Is(err, driver.ErrDuplicate) ||
+		errors.Is(err, driver.ErrReplace) ||
 		errors.Is(err, driver.ErrGroupCancelled) || errors.Is(err, driver.ErrInvalid)
 }
 
@@ -124,14 +128,18 @@ func (b *backend) Leave(ctx context.Context, consumer driver.Handle, after time.
 }
 
 // leave ends a consumer, in as many steps as it takes to hand back what it holds.
-func (b *backend) leave(ctx context.Context, name string, consumer driver.Handle, after time.Duration) error {
+func (b *backend) leave(
+	ctx context.Context, name string, consumer driver.Handle, after time.Duration,
+) error {
 	return b.steps(ctx, name, call{}, func(u *unit) (done bool, err error) {
 		return u.leaveConsumer(consumer, after)
 	})
 }
 
 // steps calls f in one transaction after the other, until it is done.
-func (b *backend) steps(ctx context.Context, name string, c call, f func(*unit) (done bool, err error)) error {
+func (b *backend) steps(
+	ctx context.Context, name string, c call, f func(*unit) (done bool, err error),
+) error {
 	for done := false; !done; {
 		c.run = func(u *unit) (err error) {
 			done, err = f(u)
@@ -152,7 +160,9 @@ func (b *backend) Return(ctx context.Context, consumer driver.Handle) error {
 }
 
 // Rejoin implements [driver.Backend].
-func (b *backend) Rejoin(ctx context.Context, consumer string) (epoch uint64, held []driver.Record, err error) {
+func (b *backend) Rejoin(
+	ctx context.Context, consumer string,
+) (epoch uint64, held []driver.Record, err error) {
 	var c *ownConsumer
 	err = b.call(ctx, "ResumeConsumer", call{binds: true, run: func(u *unit) (err error) {
 		c, held, err = u.rejoin(consumer)
@@ -171,7 +181,9 @@ func (b *backend) Rejoin(ctx context.Context, consumer string) (epoch uint64, he
 }
 
 // Peek implements [driver.Backend].
-func (b *backend) Peek(ctx context.Context, id driver.ID, uniqueKey string) (record driver.Record, err error) {
+func (b *backend) Peek(
+	ctx context.Context, id driver.ID, uniqueKey string,
+) (record driver.Record, err error) {
 	name := "Peek"
 	if id == 0 {
 		name = "Find"
@@ -193,7 +205,9 @@ func (b *backend) Peek(ctx context.Context, id driver.ID, uniqueKey string) (rec
 }
 
 // List implements [driver.Backend].
-func (b *backend) List(ctx context.Context, o driver.ListOptions) (records []driver.Record, err error) {
+func (b *backend) List(
+	ctx context.Context, o driver.ListOptions,
+) (records []driver.Record, err error) {
 	err = b.call(ctx, "List", call{joins: true, run: func(u *unit) error {
 		records = nil
 		for _, r := range must(u.v.List(o)) {
@@ -272,8 +286,12 @@ func (b *backend) Kick(ctx context.Context, o driver.ListOptions) (kicked int, e
 }
 
 // Change implements [driver.Backend].
-func (b *backend) Change(ctx context.Context, id driver.ID, change driver.Change, unlessTaken bool, reason *driver.Error) error {
-	name := [...]string{driver.KickOne: "KickID", driver.BuryOne: "Bury", driver.Delete: "Delete"}[change]
+func (b *backend) Change(
+	ctx context.Context, id driver.ID, change driver.Change, unlessTaken bool, reason *driver.Error,
+) error {
+	name := [...]string{
+		driver.KickOne: "KickID", driver.BuryOne: "Bury", driver.Delete: "Delete",
+	}[change]
 	return b.call(ctx, name, call{joins: true, run: func(u *unit) error {
 		r := u.get(uint64(id))
 		if r == nil {
@@ -290,7 +308,8 @@ func (b *backend) Change(ctx context.Context, id driver.ID, change driver.Change
 
 // Amend implements [driver.Backend].
 func (b *backend) Amend(ctx context.Context, id driver.ID, a driver.Amendment) error {
-	return b.call(ctx, "Change", call{joins: true, exclusive: true, task: uint64(id), run: func(u *unit) error {
+	c := call{joins: true, exclusive: true, task: uint64(id)}
+	c.run = func(u *unit) error {
 		r := u.get(uint64(id))
 		if r == nil {
 			return driver.ErrNotFound
@@ -301,7 +320,8 @@ func (b *backend) Amend(ctx context.Context, id driver.ID, a driver.Amendment) e
 			err = u.amend(r, t, &a, f)
 		}
 		return err
-	}})
+	}
+	return b.call(ctx, "Change", c)
 }
 
 // Pause implements [driver.Backend].
@@ -313,7 +333,8 @@ func (b *backend) Pause(ctx context.Context, key *string, paused bool) error {
 	if key != nil {
 		name += "Key"
 	}
-	return b.call(ctx, name, call{exclusive: true, fronts: key != nil && paused, run: func(u *unit) error {
+	c := call{exclusive: true, fronts: key != nil && paused}
+	c.run = func(u *unit) error {
 		if key != nil {
 			if u.changeKey(*key, func(k *Key) {
 				if k.Paused = paused; !paused {
@@ -328,7 +349,8 @@ func (b *backend) Pause(ctx context.Context, key *string, paused bool) error {
 		u.changed = true
 		u.notify(driver.Notifier.Look)
 		return nil
-	}})
+	}
+	return b.call(ctx, name, c)
 }
 
 // HoldKey implements [driver.Backend].
@@ -348,7 +370,8 @@ func (b *backend) Group(ctx context.Context, group string, cancel bool) error {
 	if cancel {
 		name = "CancelGroup"
 	}
-	return b.call(ctx, name, call{groups: true, joins: true, run: func(u *unit) error { return u.startGroup(group, cancel) }})
+	return b.call(ctx, name,
+		call{groups: true, joins: true, run: func(u *unit) error { return u.startGroup(group, cancel) }})
 }
 
 // DeleteSome implements [driver.Backend]. Those of a key move in the index when others are

@@ -147,7 +147,8 @@ func (u *unit) lookAgainIfLocked(f Filter, n int) {
 // findChanges finds the changes of others for which callers here wait.
 func (u *unit) findChanges() {
 	u.notify(driver.Notifier.Look)
-	u.schedule(must(u.v.Times(u.keysWait())).Wake) // for this process, if all others have ended by then
+	// All other processes may have ended by then.
+	u.schedule(must(u.v.Times(u.keysWait())).Wake)
 	u.findEnds()
 	if u.q.listens() {
 		u.findLostLeases()
@@ -249,7 +250,8 @@ func (u *unit) findLostLeases() {
 			h := u.q.ownLeases[id]
 			u.leaseEnds(id, h.lease)
 			u.notifyEvent(&driver.Event{
-				Type: cmp.Or(why[id], driver.EventDelete), Time: timeOf(u.now), Task: driver.Info{ID: driver.ID(id), Key: h.key}, Lease: h.lease,
+				Type: cmp.Or(why[id], driver.EventDelete), Time: timeOf(u.now),
+				Task: driver.Info{ID: driver.ID(id), Key: h.key}, Lease: h.lease,
 			})
 		}
 	}

@@ -20,7 +20,8 @@ import (
 // ownConsumer returns the consumer of a handle in this process, and registers it if it is unknown.
 // It returns ErrResumed if the consumer was resumed elsewhere.
 func (u *unit) ownConsumer(h driver.Handle) (*ownConsumer, error) {
-	if c := u.q.ownConsumers[h.ID]; c != nil && c.epoch == h.Epoch && u.now < c.deadline && u.alive(c) {
+	if c := u.q.ownConsumers[h.ID]; c != nil && c.epoch == h.Epoch && u.now < c.deadline &&
+		u.alive(c) {
 		return c, nil
 	}
 	deadline := life.Plus(u.now, u.q.lifetime())

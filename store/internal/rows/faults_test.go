@@ -31,8 +31,9 @@ func TestSharedTransaction(t *testing.T) {
 		failed      int // calls
 		begun       int // transactions
 	}{
-		"Call":    {"Tasks.Put", 2, 2, errBroken, 1, 2},
-		"Calls":   {"Tasks.Put", 2, 4, errBroken, 3, 3}, // the second one, then the first one, then the third one
+		"Call": {"Tasks.Put", 2, 2, errBroken, 1, 2},
+		// The second call fails first, then the first one, then the third one.
+		"Calls":   {"Tasks.Put", 2, 4, errBroken, 3, 3},
 		"Enter":   {"Enter", 1, 1, errBroken, 3, 1},
 		"Begin":   {"Begin", 1, 1, errBroken, 3, 1},
 		"Commit":  {"Commit", 1, 1, errBroken, 3, 1},
@@ -43,7 +44,8 @@ func TestSharedTransaction(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				db := &slow{rowstest.NewDB(time.Now), make(chan struct{}, 1)}
 				db.gate <- struct{}{}
-				q := openQueue(t, rows.New(db, rows.Options{MaxPayload: 100, Poll: time.Second}), task.Options[string]{})
+				q := openQueue(t, rows.New(db, rows.Options{MaxPayload: 100, Poll: time.Second}),
+					task.Options[string]{})
 				<-db.gate
 				go func() { _, _, _ = q.TryTake(t.Context()) }() // it leads
 				synctest.Wait()
@@ -91,7 +93,9 @@ func TestSharedTransaction(t *testing.T) {
 func TestTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := rowstest.NewDB(time.Now)
-		q := openQueue(t, rows.New(db, rows.Options{MaxPayload: 100, Poll: time.Hour, Timeout: time.Second}), task.Options[string]{})
+		q := openQueue(t,
+			rows.New(db, rows.Options{MaxPayload: 100, Poll: time.Hour, Timeout: time.Second}),
+			task.Options[string]{})
 		tx, err := db.Reopen().Begin(t.Context())
 		require.NoError(t, err)
 		begun := time.Now()
@@ -140,7 +144,8 @@ func TestFaults(t *testing.T) {
 
 func newChaos(t *testing.T, shared bool, seed uint64) *chaos {
 	c := &chaos{
-		T: t, put: map[int]bool{}, holds: map[int]int{}, gone: map[int]bool{}, events: map[task.EventType]uint64{},
+		T: t, put: map[int]bool{}, holds: map[int]int{}, gone: map[int]bool{},
+		events: map[task.EventType]uint64{},
 	}
 	db := rowstest.NewDB(time.Now)
 	db.Shared = shared
@@ -263,7 +268,8 @@ func (c *chaos) work(number int, rnd *rand.Rand) {
 		if err != nil && op > 6 {
 			held = append(held, taken)
 		}
-		if err != nil && !errors.Is(err, errBroken) && !errors.Is(err, rowstest.ErrAgain) && !errors.Is(err, context.Canceled) {
+		if err != nil && !errors.Is(err, errBroken) && !errors.Is(err, rowstest.ErrAgain) &&
+			!errors.Is(err, context.Canceled) {
 			c.Errorf("error %v", err)
 		}
 		cancel()
@@ -304,16 +310,21 @@ func (c *chaos) check() {
 			there[t.Payload] = true
 			_, put := c.put[t.Payload]
 			require.True(c, put, "the Put of task %d has failed", t.Payload)
-			require.Equal(c, c.holds[t.Payload] == 1, t.Info().State == task.Taken, "task %d is %v, and held %d times", t.Payload, t.Info().State, c.holds[t.Payload])
+			require.Equal(c, c.holds[t.Payload] == 1, t.Info().State == task.Taken,
+				"task %d is %v, and held %d times", t.Payload, t.Info().State, c.holds[t.Payload])
 		}
 		var s task.Stats
 		for err := errBroken; err != nil; {
 			s, err = q.Stats(c.Context())
 		}
-		puts, takes := s.Puts-c.did[i].Puts, s.Takes-c.did[i].Takes // done, but their callers got ErrUnknown
+		// These have taken effect, and their callers got ErrUnknown.
+		puts, takes := s.Puts-c.did[i].Puts, s.Takes-c.did[i].Takes
 		require.LessOrEqual(c, puts, c.unknown[i].Puts)
 		require.LessOrEqual(c, takes, c.unknown[i].Takes)
-		got := task.Stats{Puts: s.Puts - puts, Takes: s.Takes - takes, Acks: s.Acks, Releases: s.Releases - takes, Losses: s.Losses}
+		got := task.Stats{
+			Puts: s.Puts - puts, Takes: s.Takes - takes, Acks: s.Acks,
+			Releases: s.Releases - takes, Losses: s.Losses,
+		}
 		require.Equal(c, c.did[i], got)
 		sum[task.EventPut] += s.Puts
 		sum[task.EventTake] += s.Takes

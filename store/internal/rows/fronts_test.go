@@ -55,8 +55,9 @@ type both struct {
 
 func newBoth(t *testing.T, rnd *rand.Rand, shared bool) *both {
 	b := &both{
-		T: t, rnd: rnd, gate: make(chan struct{}, 1), keys: 1 + rnd.IntN(4), kinds: 1 + rnd.IntN(3), priorities: 1 + rnd.IntN(2),
-		most: 1 + rnd.IntN(20), ids: map[string]*[2]task.ID{},
+		T: t, rnd: rnd, gate: make(chan struct{}, 1), keys: 1 + rnd.IntN(4), kinds: 1 + rnd.IntN(3),
+		priorities: 1 + rnd.IntN(2),
+		most:       1 + rnd.IntN(20), ids: map[string]*[2]task.ID{},
 	}
 	weights := [4]int{1, 1, 1 + rnd.IntN(3), 1 + rnd.IntN(9)}
 	o := task.Options[string]{
@@ -68,7 +69,8 @@ func newBoth(t *testing.T, rnd *rand.Rand, shared bool) *both {
 	b.dbs = [...]*rowstest.DB{one.Reopen(), many.Reopen()}
 	b.gate <- struct{}{}
 	b.one = openQueue(t, open(one), o)
-	b.many = openQueue(t, rows.New(&slow{many, b.gate}, rows.Options{MaxPayload: 100, Poll: time.Hour}), o)
+	b.many = openQueue(t,
+		rows.New(&slow{many, b.gate}, rows.Options{MaxPayload: 100, Poll: time.Hour}), o)
 	return b
 }
 
@@ -139,7 +141,9 @@ func (b *both) put() action {
 			o.Delay, o.TTR = b.seconds(), b.seconds()
 			o.TTL = b.seconds()
 		}
-		batch = append(batch, task.Entry[string]{Key: string(rune('a' + b.rnd.IntN(b.keys))), Payload: fmt.Sprint(b.rnd.Uint32()), Options: o})
+		batch = append(batch, task.Entry[string]{
+			Key: string(rune('a' + b.rnd.IntN(b.keys))), Payload: fmt.Sprint(b.rnd.Uint32()), Options: o,
+		})
 	}
 	return action{2, func(q queue, side int) {
 		if side == 1 {
@@ -182,7 +186,8 @@ func (b *both) same() func(error) {
 	var first error
 	called := false
 	return func(err error) {
-		if called && !(errors.Is(first, task.ErrNotFound) && errors.Is(err, task.ErrNotFound)) { // ids differ
+		// The errors name ids, which differ between the queues.
+		if called && !(errors.Is(first, task.ErrNotFound) && errors.Is(err, task.ErrNotFound)) {
 			require.Equal(b, fmt.Sprint(first), fmt.Sprint(err))
 		}
 		first, called = err, true
@@ -261,7 +266,8 @@ func TestFrontsExpireTogether(t *testing.T) {
 		require.NoError(q, a0.Ack(q.Context()))
 		q.order("a3 b1 c1 b2 c2")
 	})
-	everywhere(t, task.Options[string]{MaxInFlightPerKey: 1}, func(q queue) { // or their group is cancelled
+	// So does the task behind members of a group that is cancelled.
+	everywhere(t, task.Options[string]{MaxInFlightPerKey: 1}, func(q queue) {
 		for _, name := range []string{"a1", "a2"} {
 			q.putInto(name, task.Member)
 		}
@@ -297,9 +303,11 @@ func TestTurnsHandedBackGo(t *testing.T) {
 func TestLastOfKindDeleted(t *testing.T) {
 	everywhere(t, task.Options[string]{MaxInFlightPerKey: 1}, func(q queue) {
 		q.put("a0")
-		ids, err := q.PutBatch(q.Context(), slices.Repeat([]task.Entry[string]{{Key: "a", Options: task.PutOptions{Kind: "x"}}}, 12))
+		ids, err := q.PutBatch(q.Context(),
+			slices.Repeat([]task.Entry[string]{{Key: "a", Options: task.PutOptions{Kind: "x"}}}, 12))
 		require.NoError(q, err)
-		require.NoError(q, second(q.Put(q.Context(), "a", "later", task.PutOptions{Kind: "x", Priority: 1})))
+		require.NoError(q,
+			second(q.Put(q.Context(), "a", "later", task.PutOptions{Kind: "x", Priority: 1})))
 		for _, id := range slices.Backward(ids) {
 			require.NoError(q, q.Delete(q.Context(), id))
 		}

@@ -15,8 +15,10 @@ func (u *unit) addHistory(r *Row, o *Outcome) {
 		return
 	}
 	d := &Ended{
-		ID: r.ID, Key: r.Key, Kind: r.Kind, UniqueKey: r.UniqueKey, Payload: r.Payload, Attempts: r.Attempts,
-		Created: r.Created, Finished: u.now, Result: o.Result, Err: o.Err, Until: life.Plus(u.now, keep),
+		ID: r.ID, Key: r.Key, Kind: r.Kind, UniqueKey: r.UniqueKey, Payload: r.Payload,
+		Attempts: r.Attempts,
+		Created:  r.Created, Finished: u.now, Result: o.Result, Err: o.Err,
+		Until: life.Plus(u.now, keep),
 	}
 	u.bytes += len(d.Payload) + r.size()
 	check(u.v.History().Put(d))
@@ -25,9 +27,13 @@ func (u *unit) addHistory(r *Row, o *Outcome) {
 
 // History returns up to n tasks that are gone, in the order of their ids, those with greater ids
 // than after.
-func (s *Store) History(ctx context.Context, queue string, after driver.ID, n int) (ended []driver.Ended, err error) {
+func (s *Store) History(
+	ctx context.Context, queue string, after driver.ID, n int,
+) (ended []driver.Ended, err error) {
 	if n < 0 || n > maxListed {
-		return nil, &driver.FieldError{Field: "History: the number", Value: n, Limit: fmt.Sprintf("0 to %d", maxListed)}
+		return nil, &driver.FieldError{
+			Field: "History: the number", Value: n, Limit: fmt.Sprintf("0 to %d", maxListed),
+		}
 	}
 	err = s.transact(ctx, func(tx Tx) error {
 		ended, err = history(tx, queue, uint64(after), n)
@@ -65,7 +71,8 @@ func (d *Ended) ended() driver.Ended {
 	o := Outcome{Result: d.Result, Err: d.Err}
 	return driver.Ended{
 		Info: driver.Info{
-			ID: driver.ID(d.ID), Key: d.Key, Kind: d.Kind, UniqueKey: d.UniqueKey, Attempts: d.Attempts, Created: timeOf(d.Created), Err: d.Err,
+			ID: driver.ID(d.ID), Key: d.Key, Kind: d.Kind, UniqueKey: d.UniqueKey, Attempts: d.Attempts,
+			Created: timeOf(d.Created), Err: d.Err,
 		},
 		Payload: d.Payload, At: timeOf(d.Finished), Outcome: o.error(),
 	}

@@ -16,7 +16,8 @@ import (
 // payloads.
 func TestHistoryHasPayloads(t *testing.T) {
 	ctx := t.Context()
-	s := rows.New(rowstest.NewDB(time.Now), rows.Options{MaxPayload: 1 << 10, History: time.Hour, Poll: time.Second})
+	s := rows.New(rowstest.NewDB(time.Now),
+		rows.Options{MaxPayload: 1 << 10, History: time.Hour, Poll: time.Second})
 	q, err := task.Open[string](ctx, s, "q", nil)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, q.Close(ctx)) }()

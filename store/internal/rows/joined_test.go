@@ -21,7 +21,9 @@ func eachDB(t *testing.T, test func(t *testing.T, db *rowstest.DB, q queue)) {
 }
 
 // inDB runs a test over a database with the fields of like.
-func inDB(t *testing.T, name string, like rowstest.DB, test func(t *testing.T, db *rowstest.DB, q queue)) {
+func inDB(
+	t *testing.T, name string, like rowstest.DB, test func(t *testing.T, db *rowstest.DB, q queue),
+) {
 	t.Run(name, func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			db := rowstest.NewDB(time.Now)

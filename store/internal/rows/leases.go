@@ -9,7 +9,9 @@ import (
 )
 
 // Take implements [driver.Backend].
-func (b *backend) Take(ctx context.Context, by *driver.Taker, into []driver.Record) (n int, err error) {
+func (b *backend) Take(
+	ctx context.Context, by *driver.Taker, into []driver.Record,
+) (n int, err error) {
 	wanted := filterOf(&by.Filter)
 	into = into[:b.store.step(len(into))]
 	for look, others := 1, true; others && look <= maxLooks; look++ {
@@ -59,7 +61,9 @@ func (w *wants) take(q *queue, consumer driver.Handle, filter Filter, n int) {
 
 // takeSome takes up to len(into) tasks. It writes each before it looks for the next one, so it
 // finds none twice, and a task that brings its key to the limit hides the others of that key.
-func (u *unit) takeSome(consumer driver.Handle, filter Filter, into []driver.Record) (n int, err error) {
+func (u *unit) takeSome(
+	consumer driver.Handle, filter Filter, into []driver.Record,
+) (n int, err error) {
 	c, err := u.ownConsumer(consumer)
 	if err != nil {
 		return 0, err
@@ -83,7 +87,9 @@ func (b *backend) TakeOne(ctx context.Context, by *driver.Taker) (driver.Attempt
 }
 
 // TakeID implements [driver.Backend].
-func (b *backend) TakeID(ctx context.Context, consumer driver.Handle, id driver.ID) (record driver.Record, err error) {
+func (b *backend) TakeID(
+	ctx context.Context, consumer driver.Handle, id driver.ID,
+) (record driver.Record, err error) {
 	err = b.call(ctx, "TakeID", call{
 		order: takes,
 		task:  uint64(id),
@@ -113,7 +119,9 @@ func (u *unit) poll() {
 }
 
 // Settle implements [driver.Backend].
-func (b *backend) Settle(ctx context.Context, lease driver.Lease, how driver.Settlement) (state driver.State, err error) {
+func (b *backend) Settle(
+	ctx context.Context, lease driver.Lease, how driver.Settlement,
+) (state driver.State, err error) {
 	err = b.call(ctx, how.Method.String(), call{
 		joins: true, task: uint64(lease.ID), exclusive: how.HoldKey, fronts: how.HoldKey,
 		run: func(u *unit) (err error) {
@@ -156,7 +164,9 @@ func (b *backend) SettleAndTakeOne(
 }
 
 // Touch implements [driver.Backend].
-func (b *backend) Touch(ctx context.Context, lease driver.Lease, d time.Duration) (until time.Time, err error) {
+func (b *backend) Touch(
+	ctx context.Context, lease driver.Lease, d time.Duration,
+) (until time.Time, err error) {
 	err = b.call(ctx, "Touch", call{
 		joins: true, task: uint64(lease.ID),
 		run: func(u *unit) error {

@@ -154,7 +154,9 @@ func TestFarTimes(t *testing.T) {
 func TestOldDeadline(t *testing.T) {
 	expired := make(chan *task.Task[string], 1)
 	o := task.Options[string]{OnExpire: func(t *task.Task[string]) { expired <- t }}
-	for _, d := range []time.Time{time.Date(1960, 1, 2, 3, 4, 5, 6, time.UTC), time.Unix(0, 0), time.Unix(0, 1)} {
+	for _, d := range []time.Time{
+		time.Date(1960, 1, 2, 3, 4, 5, 6, time.UTC), time.Unix(0, 0), time.Unix(0, 1),
+	} {
 		everywhere(t, o, func(q queue) {
 			_, err := q.Put(q.Context(), "a", "late", task.PutOptions{Deadline: d})
 			require.NoError(q, err)
@@ -169,7 +171,8 @@ func TestOthersRemove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := rowstest.NewDB(time.Now)
 		db.Shared = true
-		q, other := openQueue(t, open(db), task.Options[string]{}), openQueue(t, open(db.Reopen()), task.Options[string]{})
+		q, other := openQueue(t, open(db), task.Options[string]{}),
+			openQueue(t, open(db.Reopen()), task.Options[string]{})
 		q.put("a1 a2 a3 b1 b2 b3")
 		for _, name := range []string{"a1", "a2", "a3"} {
 			other.remove(name)
@@ -196,9 +199,11 @@ func (q queue) losses() *atomic.Int32 {
 func TestNotLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := rowstest.NewDB(time.Now)
-		q, other := openQueue(t, open(db), task.Options[string]{}), openQueue(t, open(db.Reopen()), task.Options[string]{})
+		q, other := openQueue(t, open(db), task.Options[string]{}),
+			openQueue(t, open(db.Reopen()), task.Options[string]{})
 		lost := q.losses()
-		go func() { _, _ = q.NewConsumer(task.Filter{Kinds: []string{"none"}}).Take(t.Context()) }() // so it looks
+		// A waiting call makes q look for changes.
+		go func() { _, _ = q.NewConsumer(task.Filter{Kinds: []string{"none"}}).Take(t.Context()) }()
 		synctest.Wait()
 		q.put("a1 b1")
 		require.NoError(t, q.take("a1").Ack(t.Context()))
@@ -209,12 +214,16 @@ func TestNotLost(t *testing.T) {
 	})
 }
 
+// opener opens the queue of a test in a second process.
+type opener = func(task.Options[string]) (*task.Queue[string], error)
+
 // stalling runs a test of two processes. The gate of db stops the first one.
-func stalling(t *testing.T, test func(db *slow, a queue, b func(task.Options[string]) (*task.Queue[string], error))) {
+func stalling(t *testing.T, test func(db *slow, a queue, open opener)) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &slow{rowstest.NewDB(time.Now), make(chan struct{}, 1)}
 		db.gate <- struct{}{}
-		a := openQueue(t, rows.New(db, rows.Options{MaxPayload: 100, Poll: time.Second}), task.Options[string]{Grace: time.Second})
+		a := openQueue(t, rows.New(db, rows.Options{MaxPayload: 100, Poll: time.Second}),
+			task.Options[string]{Grace: time.Second})
 		test(db, a, func(o task.Options[string]) (*task.Queue[string], error) {
 			q, err := task.Open(t.Context(), open(db.Reopen()), "q", &o)
 			if err == nil {
@@ -228,7 +237,7 @@ func stalling(t *testing.T, test func(db *slow, a queue, b func(task.Options[str
 // While a process has a queue open, no other can open it with other options. A process that was
 // taken for dead finds that another one has done so.
 func TestOtherOptions(t *testing.T) {
-	stalling(t, func(db *slow, a queue, open func(task.Options[string]) (*task.Queue[string], error)) {
+	stalling(t, func(db *slow, a queue, open opener) {
 		other := task.Options[string]{Grace: time.Second, Capacity: 7}
 		_, err := open(other)
 		require.ErrorIs(a, err, task.ErrInvalid)
@@ -246,7 +255,7 @@ func TestOtherOptions(t *testing.T) {
 
 // A task that is handed back late counts as ready since the end of Grace.
 func TestHandedBackLate(t *testing.T) {
-	stalling(t, func(db *slow, a queue, _ func(task.Options[string]) (*task.Queue[string], error)) {
+	stalling(t, func(db *slow, a queue, _ opener) {
 		a.put("a1")
 		c := a.NewConsumer(task.Filter{})
 		_, ok, err := c.TryTake(a.Context())
@@ -265,7 +274,7 @@ func TestHandedBackLate(t *testing.T) {
 // A task that is deleted in a transaction leaves its turn to the next one, even for a take of the
 // same transaction.
 func TestDeletedAndTaken(t *testing.T) {
-	stalling(t, func(db *slow, q queue, _ func(task.Options[string]) (*task.Queue[string], error)) {
+	stalling(t, func(db *slow, q queue, _ opener) {
 		q.put("a1 a2 b1 b2")
 		id := q.find("a1").ID
 		<-db.gate
@@ -292,18 +301,24 @@ func TestRebuild(t *testing.T) {
 		after  task.Options[string]
 		test   func(q queue)
 	}{
-		"KeyCapacity": {task.Options[string]{}, "a1 a2 a3", task.Options[string]{KeyCapacity: 3}, func(q queue) {
+		"KeyCapacity": {task.Options[string]{}, "a1 a2 a3", task.Options[string]{
+			KeyCapacity: 3,
+		}, func(q queue) {
 			_, err := q.Put(q.Context(), "a", "a4", task.PutOptions{})
 			require.ErrorIs(q, err, fairq.ErrKeyFull)
 		}},
-		"InFlight": {task.Options[string]{}, "a1 a2 b1", task.Options[string]{MaxInFlightPerKey: 1}, func(q queue) {
+		"InFlight": {task.Options[string]{}, "a1 a2 b1", task.Options[string]{
+			MaxInFlightPerKey: 1,
+		}, func(q queue) {
 			q.take("a1")
 			q.take("b1")
 			_, ok, err := q.TryTake(q.Context())
 			require.NoError(q, err)
 			require.False(q, ok)
 		}},
-		"InFlightNoMore": {task.Options[string]{MaxInFlightPerKey: 1}, "a1 a2 a3 b1 b2", task.Options[string]{}, func(q queue) {
+		"InFlightNoMore": {task.Options[string]{
+			MaxInFlightPerKey: 1,
+		}, "a1 a2 a3 b1 b2", task.Options[string]{}, func(q queue) {
 			q.order("a1 b1 a2 b2 a3")
 		}},
 		"Kinds": {task.Options[string]{}, kinds, task.Options[string]{KeepPlace: true}, func(q queue) {
@@ -312,11 +327,15 @@ func TestRebuild(t *testing.T) {
 		"Behind": {task.Options[string]{}, "a0 a1 b1", task.Options[string]{Capacity: 9}, func(q queue) {
 			q.order("a1 b1 a0")
 		}},
-		"KeepPlace": {task.Options[string]{}, "a0 a1 a2 b1", task.Options[string]{KeepPlace: true}, func(q queue) {
+		"KeepPlace": {task.Options[string]{}, "a0 a1 a2 b1", task.Options[string]{
+			KeepPlace: true,
+		}, func(q queue) {
 			time.Sleep(2 * time.Hour)
 			q.order("a0 b1 a1 a2") // as if it had kept its place
 		}},
-		"KeepPlaceNoMore": {task.Options[string]{KeepPlace: true}, "a0 a1 a2 b1", task.Options[string]{}, func(q queue) {
+		"KeepPlaceNoMore": {task.Options[string]{
+			KeepPlace: true,
+		}, "a0 a1 a2 b1", task.Options[string]{}, func(q queue) {
 			time.Sleep(2 * time.Hour)
 			q.order("a1 b1 a2 a0")
 		}},
@@ -344,7 +363,8 @@ func TestRebuild(t *testing.T) {
 func TestLossIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := rowstest.NewDB(time.Now)
-		q, other := openQueue(t, open(db), task.Options[string]{}), openQueue(t, open(db.Reopen()), task.Options[string]{})
+		q, other := openQueue(t, open(db), task.Options[string]{}),
+			openQueue(t, open(db.Reopen()), task.Options[string]{})
 		lost := q.losses()
 		q.put("a1")
 		require.NoError(t, other.Bury(t.Context(), q.take("a1").ID, nil))

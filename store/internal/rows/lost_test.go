@@ -38,8 +38,10 @@ func twoProcesses(t *testing.T, test func(t *testing.T, db *rowstest.DB, q, othe
 // back, and the task is handed back.
 func TestConsumerEndsBeforeRollback(t *testing.T) {
 	for name, end := range map[string]func(context.Context, *task.Consumer[string]) error{
-		"Close":      func(ctx context.Context, c *task.Consumer[string]) error { return c.Close(ctx) },
-		"Disconnect": func(ctx context.Context, c *task.Consumer[string]) error { return c.Disconnect(ctx) },
+		"Close": func(ctx context.Context, c *task.Consumer[string]) error { return c.Close(ctx) },
+		"Disconnect": func(ctx context.Context, c *task.Consumer[string]) error {
+			return c.Disconnect(ctx)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			twoProcesses(t, func(t *testing.T, db *rowstest.DB, q, other queue) {
@@ -94,7 +96,8 @@ func TestBackWhileTakenForDead(t *testing.T) {
 		two.DB = one.Reopen()
 		two.gate <- struct{}{}
 		o := task.Options[string]{Grace: time.Second}
-		a, b := openQueue(t, open(one), o), openQueue(t, rows.New(two, rows.Options{MaxPayload: 100, Poll: time.Second}), o)
+		a, b := openQueue(t, open(one), o),
+			openQueue(t, rows.New(two, rows.Options{MaxPayload: 100, Poll: time.Second}), o)
 		c := b.NewConsumer(task.Filter{})
 		_, ok, err := c.TryTake(t.Context())
 		require.NoError(t, err)
@@ -143,7 +146,9 @@ func TestAllWereAway(t *testing.T) {
 				s := &slow{db, make(chan struct{}, 1)}
 				s.gate <- struct{}{}
 				dbs = append(dbs, s)
-				queues = append(queues, openQueue(t, rows.New(s, rows.Options{MaxPayload: 100, Poll: time.Second}), task.Options[string]{Grace: time.Second}))
+				queues = append(queues,
+					openQueue(t, rows.New(s, rows.Options{MaxPayload: 100, Poll: time.Second}),
+						task.Options[string]{Grace: time.Second}))
 			}
 			queues[0].put("a1 a2")
 			a1, a2 := queues[0].take("a1"), queues[1].take("a2")
@@ -191,7 +196,8 @@ func (tx uncertainTx) Commit() error {
 func TestTakenWithUnknownOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &uncertainDB{DB: rowstest.NewDB(time.Now)}
-		q := openQueue(t, rows.New(db, rows.Options{MaxPayload: 100, Poll: time.Second}), task.Options[string]{})
+		q := openQueue(t, rows.New(db, rows.Options{MaxPayload: 100, Poll: time.Second}),
+			task.Options[string]{})
 		q.put("a1 a2")
 		q.putInto("member", task.Member)
 		require.NoError(t, q.StartGroup(t.Context(), "g"))
@@ -228,7 +234,8 @@ func TestTruncateBrokenOff(t *testing.T) {
 			require.NoError(t, err)
 		}
 		for i := range 2 {
-			_, err := q.Put(t.Context(), "a", fmt.Sprint("end", i), task.PutOptions{Group: fmt.Sprint("group", i), Role: task.AtEnd})
+			_, err := q.Put(t.Context(), "a", fmt.Sprint("end", i),
+				task.PutOptions{Group: fmt.Sprint("group", i), Role: task.AtEnd})
 			require.NoError(t, err)
 		}
 		commits := 0
@@ -293,7 +300,8 @@ func (a *astray) Joined(ctx context.Context) (rows.Tx, error) { return a.to.Join
 func TestJoinedDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &astray{DB: rowstest.NewDB(time.Now), to: rowstest.NewDB(time.Now)}
-		q := openQueue(t, rows.New(db, rows.Options{MaxPayload: 100, Poll: time.Second}), task.Options[string]{Grace: time.Minute})
+		q := openQueue(t, rows.New(db, rows.Options{MaxPayload: 100, Poll: time.Second}),
+			task.Options[string]{Grace: time.Minute})
 		other := openQueue(t, open(db.Reopen()), task.Options[string]{Grace: time.Minute})
 		put := func() {
 			ctx, tx, err := db.to.Join(t.Context())
@@ -364,10 +372,11 @@ func TestClosedWhileTaking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &slow{rowstest.NewDB(time.Now), make(chan struct{}, 1)}
 		db.gate <- struct{}{}
-		q := openQueue(t, rows.New(db, rows.Options{MaxPayload: 100, Poll: time.Second}), task.Options[string]{})
+		q := openQueue(t, rows.New(db, rows.Options{MaxPayload: 100, Poll: time.Second}),
+			task.Options[string]{})
 		other := openQueue(t, open(db.Reopen()), task.Options[string]{})
 		c := q.NewConsumer(task.Filter{})
-		require.NoError(t, func() error { _, _, err := c.TryTake(t.Context()); return err }()) // it is known
+		require.NoError(t, third(c.TryTake(t.Context()))) // the store knows the consumer now
 		q.put("a1")
 		<-db.gate
 		go func() { _, _ = q.Stats(t.Context()) }() // it leads
@@ -391,8 +400,10 @@ func TestClosedWhileTaking(t *testing.T) {
 // lease yet.
 func TestSlowToCommit(t *testing.T) {
 	for name, end := range map[string]func(context.Context, *task.Consumer[string], *rowstest.DB){
-		"Close": func(ctx context.Context, c *task.Consumer[string], _ *rowstest.DB) { _ = c.Close(ctx) },
-		"Kill":  func(_ context.Context, _ *task.Consumer[string], db *rowstest.DB) { db.Kill() },
+		"Close": func(ctx context.Context, c *task.Consumer[string], _ *rowstest.DB) {
+			_ = c.Close(ctx)
+		},
+		"Kill": func(_ context.Context, _ *task.Consumer[string], db *rowstest.DB) { db.Kill() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -402,7 +413,7 @@ func TestSlowToCommit(t *testing.T) {
 				o := task.Options[string]{Grace: time.Second}
 				a, b := openQueue(t, open(one), o), openQueue(t, open(two), o)
 				c := b.NewConsumer(task.Filter{})
-				require.NoError(t, func() error { _, _, err := c.TryTake(t.Context()); return err }()) // it is known
+				require.NoError(t, third(c.TryTake(t.Context()))) // the store knows the consumer now
 				a.put("a1")
 				var taken atomic.Bool
 				two.Fail(func(op string) error {
@@ -433,7 +444,8 @@ func TestLockedWhileDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := rowstest.NewDB(time.Now)
 		db.Shared = true
-		q := openQueue(t, rows.New(db, rows.Options{MaxPayload: 100, Poll: time.Second}), task.Options[string]{})
+		q := openQueue(t, rows.New(db, rows.Options{MaxPayload: 100, Poll: time.Second}),
+			task.Options[string]{})
 		put := func() *task.Task[string] {
 			_, err := q.Put(t.Context(), "a", "a1", unique)
 			require.NoError(t, err)

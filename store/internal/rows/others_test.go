@@ -49,7 +49,8 @@ func TestNotify(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, sent := t.Context(), 0
 		db := notifying{rowstest.NewDB(time.Now), func() { sent++ }}
-		q := openQueue(t, rows.New(db, rows.Options{MaxPayload: 100, Poll: time.Hour}), task.Options[string]{TTR: time.Hour})
+		q := openQueue(t, rows.New(db, rows.Options{MaxPayload: 100, Poll: time.Hour}),
+			task.Options[string]{TTR: time.Hour})
 		notifies := func(want bool, call func()) {
 			t.Helper()
 			sent = 0
@@ -94,11 +95,15 @@ func TestKnowsWhatIsDue(t *testing.T) {
 		"WaitsLater": {put: task.PutOptions{TTR: 15 * time.Second}, waits: poll, at: 15 * time.Second},
 		"Touch": {
 			put: task.PutOptions{TTR: time.Second}, at: 3 * time.Second,
-			does: func(ctx context.Context, a *task.Task[string]) error { return a.Touch(ctx, 2*time.Second) },
+			does: func(ctx context.Context, a *task.Task[string]) error {
+				return a.Touch(ctx, 2*time.Second)
+			},
 		},
 		"Release": {
-			at:   time.Second,
-			does: func(ctx context.Context, a *task.Task[string]) error { return a.Release(ctx, time.Second) },
+			at: time.Second,
+			does: func(ctx context.Context, a *task.Task[string]) error {
+				return a.Release(ctx, time.Second)
+			},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -155,7 +160,8 @@ func TestLooksAgain(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			db := rowstest.NewDB(time.Now)
 			left := failOnce(db, fails)
-			q := openQueue(t, rows.New(db, rows.Options{MaxPayload: 100, Poll: time.Second}), task.Options[string]{Grace: time.Hour})
+			q := openQueue(t, rows.New(db, rows.Options{MaxPayload: 100, Poll: time.Second}),
+				task.Options[string]{Grace: time.Hour})
 			other := openQueue(t, open(db.Reopen()), task.Options[string]{Grace: time.Hour})
 			took := make(chan *task.Task[string], 1)
 			go func() {
@@ -182,7 +188,9 @@ func bystander(t *testing.T, test func(t *testing.T, busy, q queue, begun func()
 		db, o := rowstest.NewDB(time.Now), task.Options[string]{Grace: time.Hour}
 		s := seldom(db)
 		q := openQueue(t, s, o)
-		busy := openQueue(t, rows.New(notifying{db.Reopen(), func() { rows.Changed(s, 0) }}, rows.Options{MaxPayload: 100}), o)
+		busy := openQueue(t,
+			rows.New(notifying{db.Reopen(), func() { rows.Changed(s, 0) }}, rows.Options{MaxPayload: 100}),
+			o)
 		var n atomic.Int64
 		db.Fail(func(op string) error {
 			if op == "Begin" {
@@ -210,7 +218,8 @@ func TestNobodyWaits(t *testing.T) {
 			q.take("a1")
 		}
 		require.EqualValues(t, 100, begun())
-		require.NoError(t, second(busy.Put(t.Context(), "a", "late", task.PutOptions{Delay: time.Minute})))
+		require.NoError(t,
+			second(busy.Put(t.Context(), "a", "late", task.PutOptions{Delay: time.Minute})))
 		require.Zero(t, begun())
 		put := time.Now()
 		require.NoError(t, busy.Close(t.Context()))
@@ -306,7 +315,11 @@ func TestErrors(t *testing.T) {
 				short, err = task.Open(ctx, s, "short", &task.Options[string]{})
 				return err
 			}},
-			{`Put, queue "short"`, func() error { return second(short.Put(ctx, "a", "a", task.PutOptions{UniqueKey: "x"})) }},
+			{
+				`Put, queue "short"`, func() error {
+					return second(short.Put(ctx, "a", "a", task.PutOptions{UniqueKey: "x"}))
+				},
+			},
 			{`Truncate, queue "short"`, func() error { return second(short.Truncate(ctx)) }},
 			{`History, queue "short"`, func() error { return second(s.History(ctx, "short", 0, 10)) }},
 			{`Drop, queue "short"`, func() error { return short.Drop(ctx) }},
@@ -315,12 +328,20 @@ func TestErrors(t *testing.T) {
 			{`Bury, queue "q"`, func() error { return always.Bury(ctx, a.ID, nil) }},
 			{`KickID, queue "q"`, func() error { return always.KickID(ctx, a.ID) }},
 			{`Stats, queue "q"`, func() error { return second(always.Stats(ctx)) }},
-			{`KeyStats, queue "q"`, func() error { return second(always.KeyStats(ctx, 1, fairq.ByBacklog)) }},
+			{
+				`KeyStats, queue "q"`, func() error {
+					return second(always.KeyStats(ctx, 1, fairq.ByBacklog))
+				},
+			},
 			{`Upcoming, queue "q"`, func() error { return second(always.Upcoming(ctx, 1)) }},
 			{`Peek, queue "q"`, func() error { return second(always.Peek(ctx, a.ID)) }},
 			{`Find, queue "q"`, func() error { return notFound(second(always.Find(ctx, "x"))) }},
 			{`List, queue "q"`, func() error { return second(always.List(ctx, task.ListOptions{})) }},
-			{`Count, queue "q"`, func() error { return second(always.Count(ctx, task.ListOptions{Key: &key})) }},
+			{
+				`Count, queue "q"`, func() error {
+					return second(always.Count(ctx, task.ListOptions{Key: &key}))
+				},
+			},
 			{`Kick, queue "q"`, func() error { return second(always.Kick(ctx, task.ListOptions{})) }},
 			{`Pause, queue "q"`, func() error { return always.Pause(ctx) }},
 			{`Resume, queue "q"`, func() error { return always.Resume(ctx) }},
@@ -334,7 +355,11 @@ func TestErrors(t *testing.T) {
 			{`Take, queue "q"`, func() error { return second(always.TakeBatch(ctx, 1)) }},
 			{`ReleaseAll, queue "q"`, func() error { return consumer.ReleaseAll(ctx) }},
 			{`Disconnect, queue "q"`, func() error { return consumer.Disconnect(ctx) }},
-			{`ResumeConsumer, queue "q"`, func() error { return third(always.ResumeConsumer(ctx, consumer.ID(), task.Filter{})) }},
+			{
+				`ResumeConsumer, queue "q"`, func() error {
+					return third(always.ResumeConsumer(ctx, consumer.ID(), task.Filter{}))
+				},
+			},
 			{`Close, queue "q"`, func() error { return always.NewConsumer(task.Filter{}).Close(ctx) }},
 		} {
 			ticks := 0
@@ -418,8 +443,11 @@ func TestJoinedPutWait(t *testing.T) {
 func TestUniqueKeyIsReused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := rowstest.NewDB(time.Now)
-		q, other := openQueue(t, open(db), task.Options[string]{}), openQueue(t, open(db.Reopen()), task.Options[string]{})
-		put := func() { require.NoError(t, second(other.Put(t.Context(), "a", "a1", task.PutOptions{UniqueKey: "x"}))) }
+		q, other := openQueue(t, open(db), task.Options[string]{}),
+			openQueue(t, open(db.Reopen()), task.Options[string]{})
+		put := func() {
+			require.NoError(t, second(other.Put(t.Context(), "a", "a1", task.PutOptions{UniqueKey: "x"})))
+		}
 		put()
 		ended := make(chan error, 1)
 		go func() { ended <- q.Wait(t.Context(), "x") }()
@@ -447,7 +475,9 @@ type lateOutcomes struct {
 	gate chan struct{}
 }
 
-func (l lateOutcomes) Open(ctx context.Context, name string, s driver.Settings, n driver.Notifier) (driver.Backend, error) {
+func (l lateOutcomes) Open(
+	ctx context.Context, name string, s driver.Settings, n driver.Notifier,
+) (driver.Backend, error) {
 	b, err := l.Store.Open(ctx, name, s, n)
 	return lateBackend{b, l.gate}, err
 }

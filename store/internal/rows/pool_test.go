@@ -15,10 +15,14 @@ import (
 )
 
 // poolOf runs a test of a pool with one worker. Another process has its queue open too.
-func poolOf(t *testing.T, handler pool.Handler[*task.Task[string]], test func(db *rowstest.DB, q, other queue, begin func() *pool.Pool[string])) {
+func poolOf(
+	t *testing.T, handler pool.Handler[*task.Task[string]],
+	test func(db *rowstest.DB, q, other queue, begin func() *pool.Pool[string]),
+) {
 	synctest.Test(t, func(t *testing.T) {
 		db := rowstest.NewDB(time.Now)
-		q, other := openQueue(t, open(db), task.Options[string]{}), openQueue(t, open(db.Reopen()), task.Options[string]{})
+		q, other := openQueue(t, open(db), task.Options[string]{}),
+			openQueue(t, open(db.Reopen()), task.Options[string]{})
 		test(db, q, other, func() *pool.Pool[string] {
 			return pool.New(q.Queue, handler, &pool.Options[string]{Workers: 1})
 		})
@@ -72,7 +76,8 @@ func TestPoolWithAnotherClock(t *testing.T) {
 		_, err := q.Put(t.Context(), "a", "a1", task.PutOptions{TTR: time.Minute})
 		require.NoError(t, err)
 		var done atomic.Int32
-		p := pool.New(q.Queue, func(context.Context, *task.Task[string]) error { done.Add(1); return nil }, nil)
+		p := pool.New(q.Queue,
+			func(context.Context, *task.Task[string]) error { done.Add(1); return nil }, nil)
 		time.Sleep(10 * time.Second)
 		require.EqualValues(t, 1, done.Load())
 		require.NoError(t, p.Shutdown(t.Context()))

@@ -81,11 +81,13 @@ func filterOf(f *driver.Filter) Filter {
 }
 
 func (f Filter) equal(other Filter) bool {
-	return f.MaxPriority == other.MaxPriority && (f.Kinds == nil) == (other.Kinds == nil) && slices.Equal(f.Kinds, other.Kinds)
+	return f.MaxPriority == other.MaxPriority && (f.Kinds == nil) == (other.Kinds == nil) &&
+		slices.Equal(f.Kinds, other.Kinds)
 }
 
 func (f Filter) passes(r *Row) bool {
-	return r.Priority <= f.MaxPriority && (f.Kinds == nil && r.Front != Shares || slices.Contains(f.Kinds, r.Kind))
+	return r.Priority <= f.MaxPriority &&
+		(f.Kinds == nil && r.Front != Shares || slices.Contains(f.Kinds, r.Kind))
 }
 
 // inOrder compares tasks that can be taken by when they would be taken.

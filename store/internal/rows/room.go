@@ -29,7 +29,8 @@ func (u *unit) checkRoom(n *driver.New) *fairq.FullError {
 func (u *unit) updateCrowded(counted int) {
 	s := u.q.settings
 	crowded := life.Crowded(&s.Settings, counted)
-	if crowded == s.Crowded || !crowded && (u.q.store.traits.MaxWrites > 0 || life.Crowded(&s.Settings, 2*counted)) {
+	if crowded == s.Crowded ||
+		!crowded && (u.q.store.traits.MaxWrites > 0 || life.Crowded(&s.Settings, 2*counted)) {
 		return
 	}
 	u.needExclusive()

@@ -94,7 +94,9 @@ func TestCrowdCountedAnyway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := rowstest.NewDB(time.Now)
 		q := openQueue(t, open(db), task.Options[string]{
-			Capacity: 8, KeyCapacity: 7, WhenFull: fairq.RejectOverShare, Weight: func(string) int { return 3 },
+			Capacity: 8, KeyCapacity: 7, WhenFull: fairq.RejectOverShare, Weight: func(string) int {
+				return 3
+			},
 		})
 		q.put("a1 b1 a2 b2 a3")
 		q.takeAll(4)

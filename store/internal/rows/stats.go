@@ -13,7 +13,8 @@ import (
 func (b *backend) Stats(ctx context.Context) (s driver.Stats, err error) {
 	var count keyCount
 	from, begin := "", time.Now()
-	err = b.call(ctx, "Stats", call{order: puts, plan: func(_ *queue, p *wants) { p.Counts = true }, run: func(u *unit) error {
+	plan := func(_ *queue, p *wants) { p.Counts = true }
+	err = b.call(ctx, "Stats", call{order: puts, plan: plan, run: func(u *unit) error {
 		tasks := must(u.v.Counts())
 		s = u.stats // with what this transaction has done before
 		s.Ready, s.Delayed, s.Taken = tasks[driver.Ready], tasks[driver.Delayed], tasks[driver.Taken]
@@ -57,8 +58,10 @@ func (b *backend) KeyStats(ctx context.Context, n int) (stats []driver.KeyStat, 
 		stats = nil
 		for _, k := range must(u.v.KeyStats(n)) {
 			stats = append(stats, driver.KeyStat{
-				Key: k.Key, Ready: k.Tasks[driver.Ready], Delayed: k.Tasks[driver.Delayed], Taken: k.Tasks[driver.Taken],
-				Buried: k.Tasks[driver.Buried], Held: k.Tasks[driver.Held], Paused: k.Paused, Oldest: timeOf(k.Oldest),
+				Key: k.Key, Ready: k.Tasks[driver.Ready], Delayed: k.Tasks[driver.Delayed],
+				Taken:  k.Tasks[driver.Taken],
+				Buried: k.Tasks[driver.Buried], Held: k.Tasks[driver.Held], Paused: k.Paused,
+				Oldest: timeOf(k.Oldest),
 			})
 		}
 		u.addWaits(stats)

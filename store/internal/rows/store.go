@@ -94,12 +94,14 @@ type queue struct {
 	renewAt      int64 // of renewConsumers: renewalOf the earliest deadline
 	outcomeUntil int64 // Until of the next outcome to be deleted
 
-	noExpiryBefore int64             // no consumer is expired before this time
-	behind         map[lineKind]bool // the last task that was put there was parked; it may be long ago
-	inDoubt        map[uint64]uint64 // by task, the last lease that may have begun in a transaction that failed
-	leasesToCheck  int               // with more leases than these, checkLeases does something
-	dropped        bool
-	keyCount       keyCount
+	noExpiryBefore int64 // no consumer is expired before this time
+	// behind has the lines whose last put task was parked, maybe long ago.
+	behind map[lineKind]bool
+	// inDoubt has, by task, the last lease from a transaction with an unknown outcome.
+	inDoubt       map[uint64]uint64
+	leasesToCheck int // with more leases than these, checkLeases does something
+	dropped       bool
+	keyCount      keyCount
 
 	// These are times of this process, not of the database; 0 means never.
 	dueAt     atomic.Int64 // when something is due, or consumers are to be renewed
@@ -113,7 +115,8 @@ type queue struct {
 // settings are those of a queue as they are stored.
 type settings struct {
 	driver.Settings
-	Fronts  bool   // it has fronts because of a kind, or of a key that was paused or waited; see needFronts
+	// Fronts is true after a task with a kind, or a key that was paused or waited: see needFronts.
+	Fronts  bool
 	Crowded bool   // it is so full that a key may be over its share; see updateCrowded
 	Work    []work `json:",omitempty"` // that is to be done before anything else
 }
@@ -202,14 +205,17 @@ func (l ownLease) asLease() driver.Lease {
 const openerPrefix = "\x00open "
 
 // Open implements [driver.Store].
-func (s *Store) Open(ctx context.Context, name string, wanted driver.Settings, n driver.Notifier) (driver.Backend, error) {
+func (s *Store) Open(
+	ctx context.Context, name string, wanted driver.Settings, n driver.Notifier,
+) (driver.Backend, error) {
 	if wanted.AsIs {
 		return s.openAsIs(ctx, name, wanted, n)
 	}
 	if wanted.WhenFull >= fairq.EvictHeaviest {
 		return nil, &driver.FieldError{
 			Field: "Options.WhenFull", Value: wanted.WhenFull,
-			Limit: "fairq.Reject or fairq.RejectOverShare in a database, which drops nothing that was made durable",
+			Limit: "fairq.Reject or fairq.RejectOverShare in a database, which drops " +
+				"nothing that was made durable",
 		}
 	}
 	for { // again if it is dropped in between
@@ -218,8 +224,14 @@ func (s *Store) Open(ctx context.Context, name string, wanted driver.Settings, n
 		if err != nil {
 			return nil, failed("Open", name, err)
 		}
-		b := &backend{queue: s.queue(row.ID, name, initial), notifier: n, opener: openerPrefix + rand.Text()}
-		err = b.call(ctx, "Open", call{exclusive: true, opens: true, binds: true, run: func(u *unit) error { return u.open(b, wanted) }})
+		b := &backend{
+			queue: s.queue(row.ID, name, initial), notifier: n, opener: openerPrefix + rand.Text(),
+		}
+		err = b.call(ctx, "Open", call{
+			exclusive: true, opens: true, binds: true, run: func(u *unit) error {
+				return u.open(b, wanted)
+			},
+		})
 		if errors.Is(err, driver.ErrDropped) {
 			continue
 		}
@@ -231,7 +243,9 @@ func (s *Store) Open(ctx context.Context, name string, wanted driver.Settings, n
 }
 
 // openAsIs opens a queue that there is, with the settings that it has. It writes nothing.
-func (s *Store) openAsIs(ctx context.Context, name string, wanted driver.Settings, n driver.Notifier) (driver.Backend, error) {
+func (s *Store) openAsIs(
+	ctx context.Context, name string, wanted driver.Settings, n driver.Notifier,
+) (driver.Backend, error) {
 	row, err := s.find(ctx, name, nil)
 	if err == nil && row == nil {
 		return nil, fmt.Errorf("%w: queue %q", driver.ErrNotFound, name)
@@ -327,8 +341,9 @@ func (s *Store) queue(number uint64, name string, wanted settings) *queue {
 func newQueue(s *Store, number uint64, name string, known settings) *queue {
 	q := &queue{
 		store: s, number: number, name: name,
-		ownConsumers: map[string]*ownConsumer{}, names: map[uint64]string{}, ownLeases: map[uint64]ownLease{},
-		inDoubt: map[uint64]uint64{}, behind: map[lineKind]bool{}, due: 1, leasesToCheck: pageSize,
+		ownConsumers: map[string]*ownConsumer{}, names: map[uint64]string{},
+		ownLeases: map[uint64]ownLease{},
+		inDoubt:   map[uint64]uint64{}, behind: map[lineKind]bool{}, due: 1, leasesToCheck: pageSize,
 	}
 	q.set(known)
 	return q
@@ -364,7 +379,8 @@ func (u *unit) open(b *backend, wanted driver.Settings) error {
 	q := u.q
 	if q.settings.Settings != wanted {
 		if others := must(u.v.ConsumersNamed(openerPrefix, u.now)); len(others) > 0 {
-			return wanted.Match(q.settings.Settings, fmt.Sprintf("as long as others have queue %q open", q.name))
+			return wanted.Match(q.settings.Settings,
+				fmt.Sprintf("as long as others have queue %q open", q.name))
 		}
 		if n := must(u.v.Counts())[0]; n > 0 && wanted.Format != q.settings.Format {
 			return &driver.FieldError{
@@ -410,8 +426,8 @@ func (u *unit) changeSettings(wanted driver.Settings) {
 	if to.Rate != was.Rate {
 		u.changeKey(allKeys, func(k *Key) { k.Wait = life.Wait{} })
 	}
-	if u.q.mode != mode || to.Quantum != was.Quantum ||
-		to.KeepPlace != was.KeepPlace || to.MaxInFlightPerKey != was.MaxInFlightPerKey || to.KeyRate != was.KeyRate {
+	if u.q.mode != mode || to.Quantum != was.Quantum || to.KeepPlace != was.KeepPlace ||
+		to.MaxInFlightPerKey != was.MaxInFlightPerKey || to.KeyRate != was.KeyRate {
 		u.rebuild()
 	}
 }
@@ -432,5 +448,6 @@ func (b *backend) checkSettings(q *queue) error {
 	if b.wanted.AsIs || q.settings.Settings == b.wanted {
 		return nil
 	}
-	return b.wanted.Match(q.settings.Settings, fmt.Sprintf("to which others have changed it for queue %q", q.name))
+	return b.wanted.Match(q.settings.Settings,
+		fmt.Sprintf("to which others have changed it for queue %q", q.name))
 }

@@ -70,7 +70,8 @@ func TestTakenForDead(t *testing.T) {
 		ctx, options := t.Context(), &task.Options[string]{Grace: time.Second}
 		db := &slow{rowstest.NewDB(time.Now), make(chan struct{}, 1)}
 		db.gate <- struct{}{}
-		a, err := task.Open(ctx, rows.New(db, rows.Options{MaxPayload: 100, Poll: time.Second}), "q", options)
+		a, err := task.Open(ctx,
+			rows.New(db, rows.Options{MaxPayload: 100, Poll: time.Second}), "q", options)
 		require.NoError(t, err)
 		b, err := task.Open(ctx, open(db.Reopen()), "q", options)
 		require.NoError(t, err)
@@ -148,7 +149,9 @@ func TestOtherPayloads(t *testing.T) {
 		q.put("a1")
 		require.NoError(t, q.Close(t.Context()))
 		_, err := task.Open[int](t.Context(), s, "q", nil)
-		require.EqualError(t, err, `task: Options.Format is "task.jsonCodec[int]"; it must be "task.jsonCodec[string]", as in queue "q", which has tasks: 1`)
+		require.EqualError(t, err,
+			`task: Options.Format is "task.jsonCodec[int]"; it must be "task.jsonCodec[string]", as in `+
+				`queue "q", which has tasks: 1`)
 		q = openQueue(t, s, task.Options[string]{})
 		require.NoError(t, q.take("a1").Ack(t.Context()))
 		require.NoError(t, q.Close(t.Context()))
@@ -164,7 +167,9 @@ func TestOtherPayloads(t *testing.T) {
 func TestStatsOfManyKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
-		db := counting{rowstest.NewDB(time.Now), func(n int) { time.Sleep(time.Duration(n) * time.Millisecond) }}
+		db := counting{
+			rowstest.NewDB(time.Now), func(n int) { time.Sleep(time.Duration(n) * time.Millisecond) },
+		}
 		q, err := task.Open[string](ctx, rows.New(db, rows.Options{MaxPayload: 1000}), "q", nil)
 		require.NoError(t, err)
 		keys := func() int {

@@ -19,13 +19,14 @@ const (
 	TaskReady                  // (priority, round, place) that are Takeable and do not share a turn
 	TaskKind                   // (kind, priority, round, place) that are Takeable
 	TaskLine                   // (key, priority, round, place)
-	TaskPlace                  // (key, priority, whether not AtFront, place) that are Ready and have a Front
-	TaskKinds                  // (key, kind, priority, front, place) as in TaskPlace
-	TaskShown                  // (key, takeable, id) of these that are AtFront and Takeable, or Hidden
-	TaskWake                   // (wake) that have one
-	TaskSince                  // (consumer, since) that are Taken, or Buried with consumer 0
-	TaskState                  // (state, id) that are Delayed, Buried or Held
-	TaskGroup                  // (group, id) that have one
+	// TaskPlace is (key, priority, whether not AtFront, place) of the Ready tasks with a Front.
+	TaskPlace
+	TaskKinds // (key, kind, priority, front, place) as in TaskPlace
+	TaskShown // (key, takeable, id) of these that are AtFront and Takeable, or Hidden
+	TaskWake  // (wake) that have one
+	TaskSince // (consumer, since) that are Taken, or Buried with consumer 0
+	TaskState // (state, id) that are Delayed, Buried or Held
+	TaskGroup // (group, id) that have one
 
 	KeyName // (key), the primary key
 
@@ -131,7 +132,9 @@ func waitsLong(s driver.State) bool { return s != driver.Ready && s != driver.Ta
 func (r *Row) inLine() bool { return r.State == driver.Ready && r.Front != NoFront }
 
 // isShown reports whether a task is in TaskShown.
-func (r *Row) isShown() bool { return r.inLine() && (r.Hidden || r.Takeable && r.Front == AtFront) }
+func (r *Row) isShown() bool {
+	return r.inLine() && (r.Hidden || r.Takeable && r.Front == AtFront)
+}
 
 func bit(is bool) int64 {
 	if is {

@@ -16,7 +16,9 @@ import (
 
 // A large operation takes several transactions in a database that limits the writes of one.
 func TestSteps(t *testing.T) {
-	for name, o := range map[string]task.Options[string]{"Plain": {}, "Counts": {Capacity: 1000, KeyCapacity: 500}} {
+	for name, o := range map[string]task.Options[string]{
+		"Plain": {}, "Counts": {Capacity: 1000, KeyCapacity: 500},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, db := t.Context(), rowstest.NewDB(time.Now)
@@ -26,7 +28,8 @@ func TestSteps(t *testing.T) {
 				var puts sync.WaitGroup
 				for i := range 200 { // at the same time, so in few transactions
 					puts.Go(func() {
-						_, err := q.Put(ctx, "k"+strconv.Itoa(i%7), "p", task.PutOptions{UniqueKey: "u" + strconv.Itoa(i)})
+						_, err := q.Put(ctx, "k"+strconv.Itoa(i%7), "p",
+							task.PutOptions{UniqueKey: "u" + strconv.Itoa(i)})
 						require.NoError(t, err)
 					})
 				}
@@ -54,7 +57,8 @@ func TestSteps(t *testing.T) {
 				require.Equal(t, []int{195, 0, 5}, []int{stats.Ready, stats.Taken, stats.Buried})
 
 				for i := range 100 { // all due at once
-					_, err := q.Put(ctx, "d", "p", task.PutOptions{TTL: time.Minute, UniqueKey: "d" + strconv.Itoa(i)})
+					_, err := q.Put(ctx, "d", "p",
+						task.PutOptions{TTL: time.Minute, UniqueKey: "d" + strconv.Itoa(i)})
 					require.NoError(t, err)
 				}
 				time.Sleep(2 * time.Minute)
@@ -116,7 +120,8 @@ func TestSkew(t *testing.T) {
 		one.take("a1")
 		db.Kill()
 		begun := time.Now()
-		_, err := other.Put(t.Context(), "b", "b1", task.PutOptions{Delay: 5 * time.Second}) // makes it look
+		// The end of this delay makes other look for dead processes.
+		_, err := other.Put(t.Context(), "b", "b1", task.PutOptions{Delay: 5 * time.Second})
 		require.NoError(t, err)
 		for _, want := range []string{"b1", "a1"} {
 			a, err := other.Take(t.Context())

@@ -175,7 +175,8 @@ func (t *transaction) deliver() {
 // errJoin is the error of a call that cannot be a part of a transaction of the caller's.
 var errJoin = &driver.FieldError{
 	Field: "the context", Value: "one with a transaction",
-	Limit: "one without, because only calls that put, settle, change or show tasks can be part of one",
+	Limit: "one without, because only calls that put, settle, change or show " +
+		"tasks can be part of one",
 }
 
 // runJoined runs a call in a transaction of the caller's. It leaves the state of the queue in this

@@ -72,7 +72,9 @@ func bubble(t *testing.T, o task.Options[string], test func(q queue)) {
 
 // Weights count in a queue with kinds too.
 func TestWeightsWithKinds(t *testing.T) {
-	o := task.Options[string]{Weight: func(key string) int { return map[string]int{"a": 2, "b": 1}[key] }}
+	o := task.Options[string]{
+		Weight: func(key string) int { return map[string]int{"a": 2, "b": 1}[key] },
+	}
 	bubble(t, o, func(q queue) {
 		q.put("a1:x a2:x a3:x a4:x b1:x b2:x b3:x")
 		q.order("a1 a2 b1 a3 a4 b2 b3")
@@ -113,7 +115,8 @@ func TestOrderOfKinds(t *testing.T) {
 func TestFirstKind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := rowstest.NewDB(time.Now)
-		q, other := openQueue(t, open(db), task.Options[string]{}), openQueue(t, open(db.Reopen()), task.Options[string]{})
+		q, other := openQueue(t, open(db), task.Options[string]{}),
+			openQueue(t, open(db.Reopen()), task.Options[string]{})
 		q.put("a1 b1 a2 b2 a3")
 		q.take("a1")
 		b := q.take("b1")
@@ -157,7 +160,9 @@ func TestResumedInOrder(t *testing.T) {
 // kinds.
 func TestTurnsOfKinds(t *testing.T) {
 	weights := map[string]int{"a": 2, "b": 1}
-	everywhere(t, task.Options[string]{Weight: func(key string) int { return weights[key] }}, func(q queue) {
+	everywhere(t, task.Options[string]{
+		Weight: func(key string) int { return weights[key] },
+	}, func(q queue) {
 		q.put("a1:x b1 b2:x b3 a2:y a3 a4:x")
 		one, two := q.take("a1"), q.take("b1")
 		require.NoError(q, one.Return(q.Context()))
@@ -170,14 +175,18 @@ func TestTurnsOfKinds(t *testing.T) {
 // options.
 func TestOtherOptionsInOrder(t *testing.T) {
 	all := map[string]task.Options[string]{
-		"none": {}, "KeepPlace": {KeepPlace: true}, "limit": {MaxInFlightPerKey: 9}, "cost": {Quantum: 3},
+		"none": {}, "KeepPlace": {KeepPlace: true}, "limit": {MaxInFlightPerKey: 9}, "cost": {
+			Quantum: 3,
+		},
 		"room": {KeyCapacity: 9},
 	}
 	for before, o := range all {
 		for after, changed := range all {
 			for _, maxWrites := range []int{0, 30} {
 				t.Run(fmt.Sprintf("%s to %s, %d", before, after, maxWrites), func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) { testOtherOptions(t, limitedDB(maxWrites, false), o, changed) })
+					synctest.Test(t, func(t *testing.T) {
+						testOtherOptions(t, limitedDB(maxWrites, false), o, changed)
+					})
 				})
 			}
 		}
@@ -212,7 +221,9 @@ func testOtherOptions(t *testing.T, db *rowstest.DB, o, changed task.Options[str
 // Tasks of two kinds that share a turn use one turn, even in the current round of a newcomer.
 func TestSharedTurnIsOne(t *testing.T) {
 	everywhere(t, task.Options[string]{
-		Newcomers: fairq.ThisRound, Weight: func(key string) int { return map[string]int{"b": 1}[key] + 1 },
+		Newcomers: fairq.ThisRound, Weight: func(key string) int {
+			return map[string]int{"b": 1}[key] + 1
+		},
 	}, func(q queue) {
 		q.put("b1 a1 a2")
 		b1 := q.take("b1")

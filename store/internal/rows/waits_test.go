@@ -27,7 +27,8 @@ func TestLookingLocksNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := rowstest.NewDB(time.Now)
 		db.Shared = true
-		q, other := openQueue(t, seldom(db), task.Options[string]{}), openQueue(t, seldom(db.Reopen()), task.Options[string]{})
+		q, other := openQueue(t, seldom(db), task.Options[string]{}),
+			openQueue(t, seldom(db.Reopen()), task.Options[string]{})
 		id, err := q.Put(t.Context(), "a", "a1", task.PutOptions{UniqueKey: "x"})
 		require.NoError(t, err)
 		join(t, db, func(ctx context.Context) {
@@ -50,7 +51,8 @@ func TestPassedOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := rowstest.NewDB(time.Now)
 		db.Shared = true
-		q, other := openQueue(t, seldom(db), task.Options[string]{}), openQueue(t, seldom(db.Reopen()), task.Options[string]{})
+		q, other := openQueue(t, seldom(db), task.Options[string]{}),
+			openQueue(t, seldom(db.Reopen()), task.Options[string]{})
 		q.put("a1")
 		ctx, tx, err := db.Join(t.Context())
 		require.NoError(t, err)
@@ -95,7 +97,8 @@ func TestOneWaitsAnotherWorks(t *testing.T) {
 					db.Shared = shared
 					o := task.Options[string]{Retention: time.Second, Grace: time.Hour}
 					m := &waitModel{
-						T: t, rnd: rand.New(rand.NewPCG(seed, 0)), db: db, q: openQueue(t, open(db), o), other: openQueue(t, open(db.Reopen()), o),
+						T: t, rnd: rand.New(rand.NewPCG(seed, 0)), db: db, q: openQueue(t, open(db), o),
+						other:   openQueue(t, open(db.Reopen()), o),
 						waiting: map[task.ID][]chan error{}, names: map[task.ID]string{},
 					}
 					for range 60 {
@@ -119,7 +122,8 @@ func (m *waitModel) step() {
 		}
 	}
 	for id, name := range m.names {
-		if one, err := m.other.Peek(ctx, id); err == nil && one.Info().State != task.Buried && m.rnd.IntN(3) == 0 {
+		if one, err := m.other.Peek(ctx, id); err == nil && one.Info().State != task.Buried &&
+			m.rnd.IntN(3) == 0 {
 			c := make(chan error, 1)
 			m.waiting[id] = append(m.waiting[id], c)
 			go func() { c <- m.q.Wait(ctx, name) }()

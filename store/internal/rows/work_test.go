@@ -62,7 +62,11 @@ func TestWork(t *testing.T) {
 	}
 	var want []string
 	for _, o := range []task.Options[string]{
-		{}, {KeepPlace: true}, {Capacity: 10000, KeyCapacity: 9999}, {MaxInFlightPerKey: 99}, {Quantum: 5},
+		{},
+		{KeepPlace: true},
+		{Capacity: 10000, KeyCapacity: 9999},
+		{MaxInFlightPerKey: 99},
+		{Quantum: 5},
 	} {
 		for _, db := range []struct {
 			maxWrites int
@@ -178,9 +182,14 @@ func (q queue) doMuch() (log []string) {
 // other kinds become takeable.
 func TestManyKindsOfBusyKey(t *testing.T) {
 	for name, end := range map[string]func(q queue, c *task.Consumer[string], db *rowstest.DB){
-		"Close": func(q queue, c *task.Consumer[string], _ *rowstest.DB) { require.NoError(q, c.Close(q.Context())) },
-		"TTR":   func(queue, *task.Consumer[string], *rowstest.DB) { time.Sleep(time.Hour) },
-		"Death": func(_ queue, _ *task.Consumer[string], db *rowstest.DB) { db.Kill(); time.Sleep(time.Minute) },
+		"Close": func(q queue, c *task.Consumer[string], _ *rowstest.DB) {
+			require.NoError(q, c.Close(q.Context()))
+		},
+		"TTR": func(queue, *task.Consumer[string], *rowstest.DB) { time.Sleep(time.Hour) },
+		"Death": func(_ queue, _ *task.Consumer[string], db *rowstest.DB) {
+			db.Kill()
+			time.Sleep(time.Minute)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -269,11 +278,13 @@ func TestLimitsInDocs(t *testing.T) {
 	for _, path := range []string{"../../../docs/stores.md", "../../etcd/doc.go"} {
 		text, err := os.ReadFile(path)
 		require.NoError(t, err)
-		docs = append(docs, strings.Join(strings.Fields(strings.ReplaceAll(string(text), "\n//", "\n")), " "))
+		docs = append(docs,
+			strings.Join(strings.Fields(strings.ReplaceAll(string(text), "\n//", "\n")), " "))
 	}
 	const opsPerRow = 4 // as in package etcd
 	for ops, sentence := range map[int]string{
-		128:  "With the 128 operations that are %s default, a transaction writes %d tasks: a PutBatch holds %[2]d of them at most, a TakeBatch returns %d.",
+		128: "With the 128 operations that are %s default, a transaction writes %d tasks: a PutBatch " +
+			"holds %[2]d of them at most, a TakeBatch returns %d.",
 		8192: "With 8192 operations a transaction writes %[2]d tasks",
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -304,7 +315,8 @@ func TestCallsThatWriteMuch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan struct{}, 1)
 		gate <- struct{}{}
-		store := rows.New(&slow{limitedDB(60, false), gate}, rows.Options{MaxPayload: 100, Poll: time.Hour})
+		store := rows.New(&slow{limitedDB(60, false), gate},
+			rows.Options{MaxPayload: 100, Poll: time.Hour})
 		q := openQueue(t, store, task.Options[string]{
 			MaxInFlightPerKey: 50, Weight: func(string) int { return 20 },
 		})

@@ -133,7 +133,9 @@ func (b bothTable[R]) Sweep(r rows.Range) error {
 	for _, row := range b.rows.scan(r) {
 		due++
 		primary := b.rows.schema[0]
-		left, err := b.got.Scan(rows.Range{Index: primary.Index, Prefixes: []rows.Tuple{primary.Place(row)}})
+		left, err := b.got.Scan(rows.Range{
+			Index: primary.Index, Prefixes: []rows.Tuple{primary.Place(row)},
+		})
 		if b.must(what, err); left == nil {
 			gone++
 			b.model.write(b.rows.of(row), nil)
@@ -150,7 +152,8 @@ func (v *views) Head() *rows.Head { return v.got.Head() }
 // Save makes the model's Head like the driver's.
 func (v *views) Save() error {
 	got, want := v.got.Head(), v.want.Head()
-	want.Settings, want.Paused, want.PausedKeys = bytes.Clone(got.Settings), got.Paused, got.PausedKeys
+	want.Settings, want.Paused, want.PausedKeys = bytes.Clone(got.Settings),
+		got.Paused, got.PausedKeys
 	maps.Copy(want.Rounds, got.Rounds)
 	v.note("Save %s", show(want))
 	v.must("Save", v.got.Save())
@@ -225,7 +228,8 @@ func (v *views) KeyStats(n int) ([]rows.Key, error) {
 	seen := map[string]bool{}
 	for i, k := range got {
 		at := slices.IndexFunc(all, func(w rows.Key) bool { return w.Key == k.Key })
-		if at < 0 || k.Tasks != all[at].Tasks || k.Paused != all[at].Paused || k.Oldest != all[at].Oldest ||
+		if at < 0 || k.Tasks != all[at].Tasks || k.Paused != all[at].Paused ||
+			k.Oldest != all[at].Oldest ||
 			i < n && k.Tasks[0] != all[i].Tasks[0] || i >= n && !k.Paused || seen[k.Key] {
 			v.fail("KeyStats(%d) returned\n\t%s\nthe model:\n\t%s", n, show(got), show(all))
 		}

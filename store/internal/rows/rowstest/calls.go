@@ -114,7 +114,8 @@ func (v *views) look(c rows.Calls, r *rows.Row) {
 		{6, func() {}},
 		{1, func() { _, _ = c.Get(r.ID, v.chance(2)) }},
 		{2, func() {
-			_, _, _ = c.LastRound(rows.Line{Key: r.Key, Priority: r.Priority}, pick(v.rnd, 0, c.Head().Rounds[r.Priority]))
+			_, _, _ = c.LastRound(rows.Line{Key: r.Key, Priority: r.Priority},
+				pick(v.rnd, 0, c.Head().Rounds[r.Priority]))
 		}},
 	})
 }
@@ -203,7 +204,9 @@ func (v *views) find(c rows.Calls) (found []*rows.Row) {
 
 func (v *views) listOptions() driver.ListOptions {
 	val := v.values
-	o := driver.ListOptions{After: driver.ID(pick(v.rnd, 0, 0, v.rowID())), Limit: pick(v.rnd, 0, val.count())}
+	o := driver.ListOptions{
+		After: driver.ID(pick(v.rnd, 0, 0, v.rowID())), Limit: pick(v.rnd, 0, val.count()),
+	}
 	if v.chance(4) {
 		o.State = pick(v.rnd, driver.Ready, driver.Delayed, driver.Taken, driver.Buried, driver.Held)
 	}
@@ -226,7 +229,9 @@ func (v *views) others(c rows.Calls) {
 		{1, func() { _, _, _ = c.LastRound(v.values.line(), after) }},
 		{1, func() { _, _ = c.LastReady(v.values.line()) }},
 		{1, func() {
-			_, _, _ = c.Deletable(driver.ListOptions{Key: new(v.values.of(v.values.keys)), Kind: pick(v.rnd, nil, new(v.values.of(v.values.kinds)))}, v.values.count())
+			_, _, _ = c.Deletable(driver.ListOptions{
+				Key: new(v.values.of(v.values.keys)), Kind: pick(v.rnd, nil, new(v.values.of(v.values.kinds))),
+			}, v.values.count())
 		}},
 		{1, func() { _, _ = c.Times(v.chance(2)) }},
 		{1, func() { _, _, _ = c.CountKeys("", 2) }},
@@ -269,7 +274,9 @@ func (v *views) save(c rows.Calls) {
 func (v *views) keys(c rows.Calls) {
 	k := &rows.Key{
 		Key: v.values.of(v.values.keys), Weight: 1 + v.rnd.IntN(3), Paused: v.chance(2),
-		Wait: life.Wait{Hold: v.values.time(), Full: v.values.time(), Until: v.values.time(), Waits: v.chance(2)},
+		Wait: life.Wait{
+			Hold: v.values.time(), Full: v.values.time(), Until: v.values.time(), Waits: v.chance(2),
+		},
 	}
 	for range v.rnd.IntN(3) {
 		n := pick(v.rnd, 1, 1<<29)
@@ -279,7 +286,9 @@ func (v *views) keys(c rows.Calls) {
 	v.oneOf([]choice{
 		{2, func() { v.must("SetKey", c.SetKey(k)) }},
 		{1, func() {
-			_, _ = c.Keys().Scan(rows.Range{Index: rows.KeyName, From: rows.Tuple{k.Key}, Limit: v.values.count()})
+			_, _ = c.Keys().Scan(rows.Range{
+				Index: rows.KeyName, From: rows.Tuple{k.Key}, Limit: v.values.count(),
+			})
 		}},
 		{1, func() { _, _ = c.KeyStats(v.values.count()) }},
 		{1, func() { _, _ = c.DueKeys(v.values.now(), v.values.count()) }},
@@ -287,7 +296,10 @@ func (v *views) keys(c rows.Calls) {
 }
 
 func (v *views) served(c rows.Calls) {
-	s := rows.Served{Line: v.values.line(), Round: max(1, v.values.round()), Used: v.values.round(), Taken: v.values.round()}
+	s := rows.Served{
+		Line: v.values.line(), Round: max(1, v.values.round()), Used: v.values.round(),
+		Taken: v.values.round(),
+	}
 	v.oneOf([]choice{
 		{1, func() { v.must("Put", c.Served().Put(&s)) }},
 		{1, func() { _, _ = c.ServedOf(s.Line) }},
@@ -343,7 +355,8 @@ func (v *views) groups(c rows.Calls) {
 
 func (v *views) outcomes(c rows.Calls) {
 	o := &rows.Outcome{
-		UniqueKey: v.values.of(v.values.uniqueKeys), ID: v.rowID(), Result: rows.Result(v.rnd.IntN(5)), Until: v.values.time(),
+		UniqueKey: v.values.of(v.values.uniqueKeys), ID: v.rowID(), Result: rows.Result(v.rnd.IntN(5)),
+		Until: v.values.time(),
 	}
 	if o.Result == rows.Failed {
 		o.Err = v.values.failure()
@@ -362,8 +375,10 @@ func (v *views) history(c rows.Calls) {
 		{2, func() {
 			id, _ := c.Number()
 			d := &rows.Ended{
-				ID: id, Key: val.of(val.keys), Kind: val.of(val.kinds), Payload: val.payload(), Attempts: v.rnd.IntN(3),
-				Created: val.time(), Finished: val.time(), Result: rows.Result(v.rnd.IntN(5)), Err: val.reason(), Until: val.time(),
+				ID: id, Key: val.of(val.keys), Kind: val.of(val.kinds), Payload: val.payload(),
+				Attempts: v.rnd.IntN(3),
+				Created:  val.time(), Finished: val.time(), Result: rows.Result(v.rnd.IntN(5)),
+				Err: val.reason(), Until: val.time(),
 			}
 			if v.chance(2) {
 				d.UniqueKey = val.of(val.uniqueKeys)

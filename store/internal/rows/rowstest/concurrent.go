@@ -172,7 +172,10 @@ func testConcurrent(t *testing.T, db rows.DB) {
 	crowd(t, db, func(_ int, db rows.DB) error {
 		for range n { // others may have locked all that is left
 			var ids []uint64
-			err := attempt(db, &rows.Plan{Numbers: 1, Ranges: []rows.Range{rows.ReadyRange(rows.Filter{MaxPriority: driver.MaxPriority}, 2)}}, func(v rows.Calls) error {
+			err := attempt(db, &rows.Plan{
+				Numbers: 1,
+				Ranges:  []rows.Range{rows.ReadyRange(rows.Filter{MaxPriority: driver.MaxPriority}, 2)},
+			}, func(v rows.Calls) error {
 				ids = nil
 				list, err := v.Ready(rows.Filter{MaxPriority: driver.MaxPriority}, 2)
 				if err != nil {

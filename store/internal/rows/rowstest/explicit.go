@@ -49,7 +49,9 @@ func insert(t *testing.T, v rows.Calls, r rows.Row) uint64 {
 }
 
 func testAgain(t *testing.T, db rows.DB) {
-	for _, err := range []error{nil, context.Canceled, context.DeadlineExceeded, errors.New("no"), driver.ErrDropped} {
+	for _, err := range []error{
+		nil, context.Canceled, context.DeadlineExceeded, errors.New("no"), driver.ErrDropped,
+	} {
 		if _, again := db.Again(err); again {
 			t.Errorf("Again(%v) is true", err)
 		}

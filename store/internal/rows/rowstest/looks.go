@@ -26,7 +26,11 @@ func enterer(t *testing.T, db rows.DB) func() (rows.Tx, rows.Calls) {
 // than they write.
 func testEnded(t *testing.T, db rows.DB) {
 	write := func(v rows.Calls, uniqueKey string, id uint64, until int64) {
-		ok(t, "SetOutcome", v.SetOutcome(&rows.Outcome{UniqueKey: uniqueKey, ID: id, Result: rows.Failed, Err: &driver.Error{Message: uniqueKey}, Until: until}))
+		ok(t, "SetOutcome",
+			v.SetOutcome(&rows.Outcome{
+				UniqueKey: uniqueKey, ID: id, Result: rows.Failed,
+				Err: &driver.Error{Message: uniqueKey}, Until: until,
+			}))
 	}
 	enter, mark := enterer(t, db), ""
 	in := func(f func(v rows.Calls)) {
@@ -97,7 +101,9 @@ func testLocked(t *testing.T, db rows.DB) {
 	tx, v := enter()
 	free := func(want bool) {
 		t.Helper()
-		for _, f := range []rows.Filter{{MaxPriority: driver.MaxPriority}, {MaxPriority: 0, Kinds: []string{"", "k"}}} {
+		for _, f := range []rows.Filter{
+			{MaxPriority: driver.MaxPriority}, {MaxPriority: 0, Kinds: []string{"", "k"}},
+		} {
 			other, w := enter()
 			list, err := w.Ready(f, 1)
 			ok(t, "Ready", err)
@@ -129,7 +135,8 @@ func testLocked(t *testing.T, db rows.DB) {
 		ok(t, "Put", w.Put(list[0]))
 		ok(t, "Commit", other.Commit())
 		_, again := db.Again(tx.Commit())
-		equal(t, "Again of the Commit of who has read a row that another one has written since", again, true)
+		equal(t,
+			"Again of the Commit of who has read a row that another one has written since", again, true)
 	} else {
 		other.Rollback()
 		free(false)

@@ -27,17 +27,24 @@ func testMany(t *testing.T, db rows.DB) {
 	in(t, db, &rows.Plan{Exclusive: true, Numbers: n}, func(v rows.Calls) {
 		for i := range n {
 			ids = append(ids, insert(t, v, rows.Row{
-				Key: fmt.Sprint(i), Kind: fmt.Sprint(i), UniqueKey: fmt.Sprint("a", i), Group: "g", Round: 1, Takeable: true,
+				Key: fmt.Sprint(i), Kind: fmt.Sprint(i), UniqueKey: fmt.Sprint("a", i), Group: "g",
+				Round: 1, Takeable: true,
 			}))
 		}
 		var err error
 		consumer, err = v.AddConsumer("c", 0, 1)
 		ok(t, "AddConsumer", err)
-		count(t, "Ready of a View that has inserted", n, func() ([]*rows.Row, error) { return v.Ready(everything, 2*n) })
+		count(t, "Ready of a View that has inserted", n, func() ([]*rows.Row, error) {
+			return v.Ready(everything, 2*n)
+		})
 	})
 	in(t, db, exclusively(), func(v rows.Calls) {
-		count(t, "List with a Limit of 0", 100, func() ([]*rows.Row, error) { return v.List(driver.ListOptions{}) })
-		count(t, "List with a greater Limit", n, func() ([]*rows.Row, error) { return v.List(driver.ListOptions{Limit: n}) })
+		count(t, "List with a Limit of 0", 100, func() ([]*rows.Row, error) {
+			return v.List(driver.ListOptions{})
+		})
+		count(t, "List with a greater Limit", n, func() ([]*rows.Row, error) {
+			return v.List(driver.ListOptions{Limit: n})
+		})
 		count(t, "InGroup", n, func() ([]*rows.Row, error) { return v.InGroup("g", 0, many) })
 		kinds := make([]string, n)
 		for i := range kinds {
@@ -49,7 +56,8 @@ func testMany(t *testing.T, db rows.DB) {
 		names, err := v.ConsumerNames(append(all[:len(all):len(all)], consumer.Number))
 		ok(t, "ConsumerNames", err)
 		equal(t, "the name of the consumer", names[consumer.Number], "c")
-		found, err := v.Renew(slices.Compact(slices.Sorted(slices.Values(append(all[:len(all):len(all)], consumer.Number)))), 5)
+		found, err := v.Renew(slices.Compact(slices.Sorted(slices.Values(append(all[:len(all):len(all)],
+			consumer.Number)))), 5)
 		ok(t, "Renew", err)
 		if !slices.Equal(found, []uint64{consumer.Number}) {
 			t.Errorf("Renew returned %d, want those that exist: %d", found, consumer.Number)
@@ -58,17 +66,23 @@ func testMany(t *testing.T, db rows.DB) {
 		ok(t, "Times", err)
 		equal(t, "the deadline after Renew", next.Deadline, 5)
 	})
-	in(t, db, &rows.Plan{Ranges: []rows.Range{rows.RowRange(false, rows.ForUpdate, all...), rows.ReadyRange(everything, n)}, LastRounds: lines}, func(v rows.Calls) {
+	in(t, db, &rows.Plan{
+		Ranges: []rows.Range{
+			rows.RowRange(false, rows.ForUpdate, all...), rows.ReadyRange(everything, n),
+		}, LastRounds: lines,
+	}, func(v rows.Calls) {
 		round, _, err := v.LastRound(rows.Line{Key: fmt.Sprint(n - 1)}, 0)
 		ok(t, "LastRound", err)
 		equal(t, "the last round", round, 1)
-		for _, r := range count(t, "Ready", n, func() ([]*rows.Row, error) { return v.Ready(everything, n) }) {
+		ready := func() ([]*rows.Row, error) { return v.Ready(everything, n) }
+		for _, r := range count(t, "Ready", n, ready) {
 			r.State, r.Takeable, r.Consumer, r.Since = driver.Taken, false, consumer.Number, r.ID
 			ok(t, "Take", v.Put(r))
 		}
 	})
 	in(t, db, exclusively(), func(v rows.Calls) {
-		for i, r := range count(t, "TakenBy", n, func() ([]*rows.Row, error) { return v.TakenBy(consumer.Number, many, false) }) {
+		taken := func() ([]*rows.Row, error) { return v.TakenBy(consumer.Number, many, false) }
+		for i, r := range count(t, "TakenBy", n, taken) {
 			equal(t, "the id of a row that is held", r.ID, ids[i])
 			ok(t, "Delete", v.Delete(r))
 		}

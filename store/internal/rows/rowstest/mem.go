@@ -57,10 +57,11 @@ type data struct {
 
 	mu      sync.Mutex // protects what follows, during each call, but not while f of Fail runs
 	handles []*DB
-	rows    map[entry]any             // those committed; they are never changed, only replaced
-	locks   map[entry]map[*memTx]bool // the holders of locks, true for a lock that excludes all others
-	ended   chan struct{}             // closed when a transaction ends
-	numbers map[uint64]uint64         // by queue the last one, at 0 the last ID; no rollback undoes it
+	rows    map[entry]any // those committed; they are never changed, only replaced
+	// locks has the holders of locks, with true for a lock that excludes all others.
+	locks   map[entry]map[*memTx]bool
+	ended   chan struct{}     // closed when a transaction ends
+	numbers map[uint64]uint64 // by queue the last one, at 0 the last ID; no rollback undoes it
 }
 
 // entry is where a row is, and what a transaction can lock.
@@ -143,5 +144,7 @@ func (db *DB) Changed(ctx context.Context) (changed bool, err error) {
 // Traits reports Exclusive unless the handle is Shared. Then a part of a caller's transaction can
 // be undone, as with a savepoint.
 func (db *DB) Traits() rows.Traits {
-	return rows.Traits{Exclusive: !db.Shared, Undo: db.Shared && !db.KeepsParts, MaxWrites: db.MaxWrites}
+	return rows.Traits{
+		Exclusive: !db.Shared, Undo: db.Shared && !db.KeepsParts, MaxWrites: db.MaxWrites,
+	}
 }

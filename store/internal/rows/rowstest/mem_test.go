@@ -142,10 +142,13 @@ func TestMisuse(t *testing.T) {
 		"SameID": {"an ID is used twice", func(t *testing.T, _ rows.Tx, v rows.Calls) {
 			_ = v.Put(&rows.Row{ID: tasks(t, v).ID, State: driver.Ready})
 		}},
-		"SameUniqueKey": {"a unique field of Tasks is used twice", func(t *testing.T, _ rows.Tx, v rows.Calls) {
-			tasks(t, v)
-			tasks(t, v)
-		}},
+		"SameUniqueKey": {
+			"a unique field of Tasks is used twice",
+			func(t *testing.T, _ rows.Tx, v rows.Calls) {
+				tasks(t, v)
+				tasks(t, v)
+			},
+		},
 		"Stale": {"not as it was read or written last", func(t *testing.T, _ rows.Tx, v rows.Calls) {
 			r := tasks(t, v)
 			old := *r
@@ -158,23 +161,32 @@ func TestMisuse(t *testing.T) {
 			require.NoError(t, v.Delete(r))
 			_ = v.Put(r)
 		}},
-		"TakenTakeable": {"a row that is Takeable but not Ready", func(t *testing.T, _ rows.Tx, v rows.Calls) {
-			r := tasks(t, v)
-			r.State, r.Takeable = driver.Taken, true
-			_ = v.Put(r)
-		}},
+		"TakenTakeable": {
+			"a row that is Takeable but not Ready",
+			func(t *testing.T, _ rows.Tx, v rows.Calls) {
+				r := tasks(t, v)
+				r.State, r.Takeable = driver.Taken, true
+				_ = v.Put(r)
+			},
+		},
 		"AfterDrop": {"CountKeys after Drop", func(t *testing.T, _ rows.Tx, v rows.Calls) {
 			_, err := v.Drop()
 			require.NoError(t, err)
 			_, _, _ = v.CountKeys("", 1)
 		}},
-		"AfterCommit": {"CountKeys after the end of the transaction", func(t *testing.T, tx rows.Tx, v rows.Calls) {
-			require.NoError(t, tx.Commit())
-			_, _, _ = v.CountKeys("", 1)
-		}},
-		"Order": {"queues are entered in the order of their IDs", func(_ *testing.T, tx rows.Tx, _ rows.Calls) {
-			_, _ = tx.Enter(1, &rows.Plan{})
-		}},
+		"AfterCommit": {
+			"CountKeys after the end of the transaction",
+			func(t *testing.T, tx rows.Tx, v rows.Calls) {
+				require.NoError(t, tx.Commit())
+				_, _, _ = v.CountKeys("", 1)
+			},
+		},
+		"Order": {
+			"queues are entered in the order of their IDs",
+			func(_ *testing.T, tx rows.Tx, _ rows.Calls) {
+				_, _ = tx.Enter(1, &rows.Plan{})
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tx, v := open(t, rowstest.NewDB(time.Now), true)

@@ -15,14 +15,15 @@ import (
 
 // memTx is a transaction of a DB.
 type memTx struct {
-	ctx    context.Context
-	db     *DB
-	data   *data
-	own    map[entry]any // rows that it has written, nil for deleted ones
-	user   *memTx        // the transaction of the user's that it is a part of, nil if it is one of its own
-	caller *driver.Tx    // not nil if it is a user's
-	last   uint64        // the queue entered last
-	failed error         // the first error of a call
+	ctx  context.Context
+	db   *DB
+	data *data
+	own  map[entry]any // rows that it has written, nil for deleted ones
+	// the transaction of the user's that it is a part of, nil if it is one of its own
+	user   *memTx
+	caller *driver.Tx // not nil if it is a user's
+	last   uint64     // the queue entered last
+	failed error      // the first error of a call
 	over   bool
 }
 

@@ -49,16 +49,25 @@ func (v *memView) do(op string, f func()) error {
 	})
 }
 
-func (v *memView) tasks() memTable[rows.Row]          { return tableOf(v, "Tasks", rows.Tasks) }
-func (v *memView) keys() memTable[rows.Key]           { return tableOf(v, "Keys", rows.Keys) }
-func (v *memView) consumers() memTable[rows.Consumer] { return tableOf(v, "Consumers", rows.Consumers) }
+func (v *memView) tasks() memTable[rows.Row] { return tableOf(v, "Tasks", rows.Tasks) }
+func (v *memView) keys() memTable[rows.Key]  { return tableOf(v, "Keys", rows.Keys) }
+func (v *memView) consumers() memTable[rows.Consumer] {
+	return tableOf(v, "Consumers", rows.Consumers)
+}
 
-func (v *memView) Tasks() rows.Table[rows.Row]          { return taskTable{v.tasks()} }
-func (v *memView) Keys() rows.Table[rows.Key]           { return v.keys() }
-func (v *memView) Served() rows.Table[rows.Served]      { return tableOf(v, "Served", rows.ServedLines) }
+func (v *memView) Tasks() rows.Table[rows.Row] { return taskTable{v.tasks()} }
+func (v *memView) Keys() rows.Table[rows.Key]  { return v.keys() }
+func (v *memView) Served() rows.Table[rows.Served] {
+	return tableOf(v, "Served", rows.ServedLines)
+}
 func (v *memView) Consumers() rows.Table[rows.Consumer] { return v.consumers() }
-func (v *memView) Groups() rows.Table[rows.Group]       { return tableOf(v, "Groups", rows.Groups) }
-func (v *memView) Outcomes() rows.Table[rows.Outcome]   { return tableOf(v, "Outcomes", rows.Outcomes) }
+func (v *memView) Groups() rows.Table[rows.Group] {
+	return tableOf(v, "Groups", rows.Groups)
+}
+
+func (v *memView) Outcomes() rows.Table[rows.Outcome] {
+	return tableOf(v, "Outcomes", rows.Outcomes)
+}
 
 func (v *memView) History() rows.Table[rows.Ended] { return tableOf(v, "History", rows.History) }
 
@@ -121,7 +130,8 @@ func (t memTable[R]) scan(r rows.Range) []*R {
 // locked returns the rows of a range, locked as it says.
 func (t memTable[R]) locked(r rows.Range) []*R {
 	if r.Lock == rows.ForUpdate || r.Lock == rows.ForShare { // they may change while it waits
-		must(r.Index == t.schema[0].Index && r.Prefixes != nil, "a Range that waits, but not by the primary key")
+		must(r.Index == t.schema[0].Index && r.Prefixes != nil,
+			"a Range that waits, but not by the primary key")
 		for _, key := range r.Prefixes {
 			if e := t.at(key); t.get(e) != nil {
 				t.v.tx.lock(e, false)
@@ -238,7 +248,8 @@ func (t taskTable) writable(r *rows.Row) *rows.Row {
 	must(t.v.mayWrite(r), "a row is changed that was not read, or not in a way that locks it")
 	old := t.get(t.of(r))
 	must(old != nil, "a row is changed that is gone")
-	must(r.Was == old.State, "a row is changed that is not as it was read or written last, or its Was is not")
+	must(r.Was == old.State,
+		"a row is changed that is not as it was read or written last, or its Was is not")
 	return old
 }
 

@@ -41,8 +41,9 @@ type handle struct {
 func newPair(t *testing.T, db rows.DB, seed uint64) *pair {
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	p := &pair{
-		t: t, seed: seed, rnd: rnd, values: newValues(rnd), ids: map[uint64]bool{}, numbers: map[uint64]map[uint64]bool{},
-		names: []string{"", "q\x00'; DROP TABLE queues; --", "q\x00\xff"},
+		t: t, seed: seed, rnd: rnd, values: newValues(rnd), ids: map[uint64]bool{},
+		numbers: map[uint64]map[uint64]bool{},
+		names:   []string{"", "q\x00'; DROP TABLE queues; --", "q\x00\xff"},
 	}
 	p.handle(db, NewDB(time.Now))
 	if r, ok := db.(reopener); ok {
@@ -53,7 +54,8 @@ func newPair(t *testing.T, db rows.DB, seed uint64) *pair {
 
 func (p *pair) handle(got rows.DB, want *DB) {
 	p.handles = append(p.handles, &handle{
-		name: len(p.handles), got: got, want: want, heads: map[uint64][2]*rows.Head{}, numbers: map[uint64]uint64{},
+		name: len(p.handles), got: got, want: want, heads: map[uint64][2]*rows.Head{},
+		numbers: map[uint64]uint64{},
 	})
 }
 
@@ -153,7 +155,8 @@ func (p *pair) note(format string, args ...any) string {
 
 func (p *pair) fail(format string, args ...any) {
 	p.t.Helper()
-	p.t.Fatalf("%s\n\n%s=%d makes these calls again; the last ones:\n%s", fmt.Sprintf(format, args...), seedEnv, p.seed,
+	p.t.Fatalf("%s\n\n%s=%d makes these calls again; the last ones:\n%s",
+		fmt.Sprintf(format, args...), seedEnv, p.seed,
 		strings.Join(p.calls, "\n"))
 }
 

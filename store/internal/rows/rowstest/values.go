@@ -15,8 +15,10 @@ import (
 // strange are strings that a database may mistake for each other, for invalid text, or for a part
 // of a statement. Strings that may be mistaken for each other are neighbours.
 var strange = []string{
-	"a ", "A", "a", "a\x00", "a\x00b", "\x00", "\xff\xfe", "\xff", "\xc3\x28", "'; DROP TABLE tasks; --", "' OR 1=1 --", `"`, `\`, `\x61`, "a%", "%",
-	"_", "b", "ключ", "🙂", " ", "\u00e9", "e\u0301", "null", "?1", "$1", ":k", "0", "00", "1e1", strings.Repeat("k", driver.MaxName),
+	"a ", "A", "a", "a\x00", "a\x00b", "\x00", "\xff\xfe", "\xff", "\xc3\x28",
+	"'; DROP TABLE tasks; --", "' OR 1=1 --", `"`, `\`, `\x61`, "a%", "%",
+	"_", "b", "ключ", "🙂", " ", "\u00e9", "e\u0301", "null", "?1", "$1", ":k", "0", "00", "1e1",
+	strings.Repeat("k", driver.MaxName),
 }
 
 // values makes random values, few different ones, so that they meet again.
@@ -42,7 +44,8 @@ func newValues(rnd *rand.Rand) values {
 		return list
 	}
 	return values{
-		rnd: rnd, keys: append(some(3), ""), kinds: append(some(2), ""), uniqueKeys: some(5), groups: some(2),
+		rnd: rnd, keys: append(some(3), ""), kinds: append(some(2), ""),
+		uniqueKeys: some(5), groups: some(2),
 		consumers: append(some(5), ""),
 	}
 }
@@ -114,11 +117,16 @@ func (v values) reason() *driver.Error {
 }
 
 func (v values) failure() *driver.Error {
-	return &driver.Error{Code: pick(v.rnd, 0, 0, 1, -1, math.MaxInt, math.MinInt), Message: pick(v.rnd, "", v.of(strange))}
+	return &driver.Error{
+		Code:    pick(v.rnd, 0, 0, 1, -1, math.MaxInt, math.MinInt),
+		Message: pick(v.rnd, "", v.of(strange)),
+	}
 }
 
 func (v values) filter() rows.Filter {
-	f := rows.Filter{MaxPriority: pick(v.rnd, driver.MaxPriority, driver.MaxPriority, driver.MaxPriority, 0, 1, -1)}
+	f := rows.Filter{
+		MaxPriority: pick(v.rnd, driver.MaxPriority, driver.MaxPriority, driver.MaxPriority, 0, 1, -1),
+	}
 	switch v.rnd.IntN(6) {
 	case 0:
 		f.Kinds = []string{}
@@ -134,8 +142,10 @@ func (v values) filter() rows.Filter {
 func (v values) row(id uint64, uniqueKey string, consumers []uint64) *rows.Row {
 	r := &rows.Row{
 		ID: id, Key: v.of(v.keys), Kind: v.of(v.kinds), UniqueKey: uniqueKey,
-		Weight: pick(v.rnd, 1, 2, fairq.MaxWeight), Cost: pick[int64](v.rnd, 1, 2, fairq.MaxCost), Payload: v.payload(), TTR: time.Duration(v.time()),
-		MaxAttempts: pick(v.rnd, 0, 1, fairq.MaxLen), Created: v.time(), Deadline: v.time(), Metadata: pick(v.rnd, "", v.of(strange)),
+		Weight: pick(v.rnd, 1, 2, fairq.MaxWeight), Cost: pick[int64](v.rnd, 1, 2, fairq.MaxCost),
+		Payload: v.payload(), TTR: time.Duration(v.time()),
+		MaxAttempts: pick(v.rnd, 0, 1, fairq.MaxLen), Created: v.time(), Deadline: v.time(),
+		Metadata: pick(v.rnd, "", v.of(strange)),
 	}
 	v.change(r, consumers)
 	if r.Group != "" {
@@ -146,8 +156,10 @@ func (v values) row(id uint64, uniqueKey string, consumers []uint64) *rows.Row {
 
 // change changes all fields of a row that may change.
 func (v values) change(r *rows.Row, consumers []uint64) {
-	r.State = pick(v.rnd, driver.Ready, driver.Ready, driver.Ready, driver.Delayed, driver.Taken, driver.Buried, driver.Held)
-	if r.State == driver.Taken && (len(consumers) == 0 || r.Was == driver.Ready) { // of such a one take changes less
+	r.State = pick(v.rnd, driver.Ready, driver.Ready, driver.Ready, driver.Delayed, driver.Taken,
+		driver.Buried, driver.Held)
+	// A ready row becomes taken by Take, which changes fewer fields.
+	if r.State == driver.Taken && (len(consumers) == 0 || r.Was == driver.Ready) {
 		r.State = driver.Buried
 	}
 	if r.Was == 0 || r.Was == driver.Taken {

@@ -119,7 +119,9 @@ func (tx *txs) plan(id uint64) (plan *rows.Plan, calls []planned) {
 	}
 	slices.Sort(ids)
 	slices.SortFunc(lines, rows.Line.Compare)
-	plan = &rows.Plan{Exclusive: tx.chance(2), Counts: tx.chance(2), Numbers: pick(tx.rnd, 0, 1, 3, 50)}
+	plan = &rows.Plan{
+		Exclusive: tx.chance(2), Counts: tx.chance(2), Numbers: pick(tx.rnd, 0, 1, 3, 50),
+	}
 	say := func(call planned, ranges ...rows.Range) {
 		plan.Ranges, calls = append(plan.Ranges, ranges...), append(calls, call)
 	}
@@ -224,7 +226,8 @@ func (tx *txs) view(id uint64) *views {
 func (v *views) checkHead() {
 	got, want := v.got.Head(), v.want.Head()
 	if last := v.h.heads[v.id]; got == last[0] && want != last[1] {
-		v.fail("Head of queue %d, handle %d, is the one that it was before others wrote, or before a rollback", v.id, v.h.name)
+		v.fail("Head of queue %d, handle %d, is the one that it was before others "+
+			"wrote, or before a rollback", v.id, v.h.name)
 	}
 	if got.Rounds == nil {
 		v.fail("Head.Rounds is nil; it is to be written to")

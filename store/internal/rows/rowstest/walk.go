@@ -51,7 +51,8 @@ func Walk(t *testing.T, db rows.DB, queue string) string {
 	}
 	s := &w.settings
 	w.frontsOnly = s.Fronts || s.KeepPlace || w.limitsInFlight()
-	w.countsKeys = s.KeepPlace && !w.limitsInFlight() && db.Traits().Optimistic || s.KeyCapacity < s.Capacity || s.Crowded
+	w.countsKeys = s.KeepPlace && !w.limitsInFlight() && db.Traits().Optimistic ||
+		s.KeyCapacity < s.Capacity || s.Crowded
 	w.all, err = w.v.List(driver.ListOptions{Limit: math.MaxInt32})
 	ok(t, "List", err)
 	for _, k := range storetest.Keys {
@@ -74,7 +75,8 @@ func Walk(t *testing.T, db rows.DB, queue string) string {
 			return r.UniqueKey == a && o != nil && (r.ID < o.ID || r.ID == o.ID && r.State != driver.Buried)
 		})
 		w.check(!older, "there is an outcome of unique key %s, and a task that has had it longer", a)
-		w.check(o == nil || o.Until+int64(2*time.Minute+s.Retention) > w.now, "the outcome of unique key %s is still there", a)
+		w.check(o == nil || o.Until+int64(2*time.Minute+s.Retention) > w.now,
+			"the outcome of unique key %s is still there", a)
 	}
 	return w.wrong
 }
@@ -87,13 +89,17 @@ func (w *walker) check(right bool, format string, args ...any) {
 
 // describe shows what of a task matters here.
 func describe(r *rows.Row) string {
-	return fmt.Sprintf("task %d (key %s, priority %d, kind %q, state %v, takeable %v, front %v, hidden %v, round %d, place %d, gap %v, wake %d, until %d)", r.ID,
-		r.Key, r.Priority, r.Kind, r.State, r.Takeable, r.Front, r.Hidden, r.Round, r.Place, r.Gap, r.Wake, r.Until)
+	return fmt.Sprintf("task %d (key %s, priority %d, kind %q, state %v, takeable %v, front %v, "+
+		"hidden %v, round %d, place %d, gap %v, wake %d, until %d)", r.ID,
+		r.Key, r.Priority, r.Kind, r.State, r.Takeable, r.Front, r.Hidden, r.Round, r.Place,
+		r.Gap, r.Wake, r.Until)
 }
 
 func (w *walker) blocked(key string) bool {
 	k := w.keys[key]
-	return k != nil && (k.IsHeld() || w.settings.MaxInFlightPerKey > 0 && k.Tasks[driver.Taken] >= w.settings.MaxInFlightPerKey)
+	return k != nil &&
+		(k.IsHeld() ||
+			w.settings.MaxInFlightPerKey > 0 && k.Tasks[driver.Taken] >= w.settings.MaxInFlightPerKey)
 }
 
 func (w *walker) limitsInFlight() bool {
@@ -126,20 +132,24 @@ func (w *walker) walkKeys() {
 			tasks[0] = tasks[driver.Ready] + taken
 		}
 		if k == nil {
-			w.check(!w.limitsInFlight() && !w.countsKeys || tasks[0] == 0, "key %s has tasks, but no row", name)
+			w.check(!w.limitsInFlight() && !w.countsKeys || tasks[0] == 0,
+				"key %s has tasks, but no row", name)
 			continue
 		}
 		if k.IsPaused() {
 			paused++
 		}
-		w.check(k.Paused || k.Until != 0 || (w.countsKeys || w.limitsInFlight()) && tasks[0] > 0, "key %s has a row for nothing", name)
+		w.check(k.Paused || k.Until != 0 || (w.countsKeys || w.limitsInFlight()) && tasks[0] > 0,
+			"key %s has a row for nothing", name)
 		if !w.countsKeys && !w.limitsInFlight() {
 			tasks = [driver.Held + 1]int{}
 		}
 		w.check(k.Tasks == tasks, "key %s counts %v, and has %v", name, k.Tasks, tasks)
-		w.check(tasks[0] == 0 || !w.countsKeys || k.Weight == weight, "key %s has weight %d; it should be %d", name, k.Weight, weight)
+		w.check(tasks[0] == 0 || !w.countsKeys || k.Weight == weight,
+			"key %s has weight %d; it should be %d", name, k.Weight, weight)
 	}
-	w.check(w.head.PausedKeys == paused, "PausedKeys is %d; it should be %d", w.head.PausedKeys, paused)
+	w.check(w.head.PausedKeys == paused, "PausedKeys is %d; it should be %d",
+		w.head.PausedKeys, paused)
 }
 
 // ends returns when a task is of no use any more.
@@ -168,10 +178,13 @@ func (w *walker) walkRow(r *rows.Row) {
 			return o.State == driver.Ready && o.Key == r.Key && o.Kind == r.Kind && o.Priority < r.Priority
 		})
 		shown := r.Round > 0 && (!w.blocked(r.Key) && !behind || r.Front == rows.Shares && r.Takeable)
-		w.check(r.Takeable == shown, "%s; its key is blocked: %v; a line before its own has such a task: %v",
+		w.check(r.Takeable == shown,
+			"%s; its key is blocked: %v; a line before its own has such a task: %v",
 			describe(r), w.blocked(r.Key), behind)
-		w.check(!r.Hidden || w.blocked(r.Key) && !r.Takeable, "%s is hidden; its key is blocked: %v", describe(r), w.blocked(r.Key))
-		w.check((r.Front != rows.NoFront) == w.frontsOnly, "%s; the queue has fronts: %v", describe(r), w.frontsOnly)
+		w.check(!r.Hidden || w.blocked(r.Key) && !r.Takeable, "%s is hidden; its key is blocked: %v",
+			describe(r), w.blocked(r.Key))
+		w.check((r.Front != rows.NoFront) == w.frontsOnly, "%s; the queue has fronts: %v",
+			describe(r), w.frontsOnly)
 		w.check(!w.frontsOnly || (r.Front == rows.Parked) == (r.Round == 0), "%s", describe(r))
 		w.check(r.ReadyAt > 0, "%s has not become ready", describe(r))
 	case driver.Delayed:
@@ -181,18 +194,21 @@ func (w *walker) walkRow(r *rows.Row) {
 		wake = r.Until
 		w.check((r.Until > 0) == (r.TTR > 0), "%s has a time to run of %v", describe(r), r.TTR)
 		w.check(r.Attempts > 0, "%s has %d attempts", describe(r), r.Attempts)
-		w.check(r.Round <= w.head.Rounds[r.Priority], "%s is after the round that is served, %d", describe(r), w.head.Rounds[r.Priority])
+		w.check(r.Round <= w.head.Rounds[r.Priority], "%s is after the round that is served, %d",
+			describe(r), w.head.Rounds[r.Priority])
 	case driver.Buried:
 		w.check(r.Since > 0, "%s has no number", describe(r))
 	case driver.Held:
 		w.check(r.Group != "", "%s has no group", describe(r))
 	}
-	w.check(r.Used < uint64(w.share(r)), "%s has no share of its round left: %d is used", describe(r), r.Used)
+	w.check(r.Used < uint64(w.share(r)), "%s has no share of its round left: %d is used",
+		describe(r), r.Used)
 	w.check(r.Wake == wake, "%s should wake at %d", describe(r), wake)
 	w.check(r.Wake == 0 || r.Wake > w.now, "%s is due", describe(r))
 	waits := r.State == driver.Ready || r.State == driver.Delayed
 	w.check(!waits || r.Since == 0, "%s has a number: %d", describe(r), r.Since)
-	w.check((r.Consumer > 0) == (r.State == driver.Taken), "%s is held by %d", describe(r), r.Consumer)
+	w.check((r.Consumer > 0) == (r.State == driver.Taken), "%s is held by %d",
+		describe(r), r.Consumer)
 	w.check(r.State != driver.Ready || r.Place > 0, "%s has no place", describe(r))
 	if r.State == driver.Delayed || r.State == driver.Buried || r.State == driver.Held {
 		w.check(r.Round == 0, "%s has a round", describe(r))
@@ -215,7 +231,8 @@ func (w *walker) walkLines() {
 			w.walkFront(line)
 			continue
 		}
-		if !slices.IsSortedFunc(line, func(a, b *rows.Row) int { return cmp.Compare(a.Round, b.Round) }) {
+		byRound := func(a, b *rows.Row) int { return cmp.Compare(a.Round, b.Round) }
+		if !slices.IsSortedFunc(line, byRound) {
 			w.check(false, "the line %v is not in the order of places:", l)
 			for _, r := range line {
 				w.check(false, "  %s", describe(r))
@@ -237,12 +254,16 @@ func (w *walker) share(r *rows.Row) int { return r.Weight * max(1, int(w.setting
 // walkFront checks that the first task of a line has its turn, and that the first of each further
 // kind shares it. A task that was handed back has a turn of its own.
 func (w *walker) walkFront(line []*rows.Row) {
-	line = slices.DeleteFunc(line, func(r *rows.Row) bool { return r.Returned && r.Front == rows.AtFront })
+	line = slices.DeleteFunc(line, func(r *rows.Row) bool {
+		return r.Returned && r.Front == rows.AtFront
+	})
 	kinds := map[string]bool{}
 	for i, r := range line {
 		w.check((r.Front == rows.AtFront) == (i == 0), "%s is number %d of its line", describe(r), i)
-		w.check(i == 0 || (r.Front == rows.Shares) == !kinds[r.Kind], "%s shares a turn; it is the first of its kind: %v", describe(r), !kinds[r.Kind])
-		w.check(r.Round <= line[0].Round, "%s shares a turn that comes later than that of %s", describe(r), describe(line[0]))
+		w.check(i == 0 || (r.Front == rows.Shares) == !kinds[r.Kind],
+			"%s shares a turn; it is the first of its kind: %v", describe(r), !kinds[r.Kind])
+		w.check(r.Round <= line[0].Round, "%s shares a turn that comes later than that of %s",
+			describe(r), describe(line[0]))
 		w.check(!r.Returned, "%s has no turn of its own", describe(r))
 		kinds[r.Kind] = true
 	}
@@ -272,13 +293,15 @@ func (w *walker) walkGroup(name string) {
 			if tasks++; r.Role == driver.Member {
 				members++
 			}
-			w.check(r.State != driver.Held || g != nil && (!g.Started || r.Role != driver.Member), "%s is held", describe(r))
+			w.check(r.State != driver.Held || g != nil && (!g.Started || r.Role != driver.Member),
+				"%s is held", describe(r))
 		}
 	}
 	if g == nil {
 		w.check(tasks == 0, "group %s has tasks, but no row", name)
 		return
 	}
-	w.check(tasks > 0 && g.Tasks == tasks && g.Members == members, "group %s counts %d and %d, and has %d and %d", name, g.Tasks, g.Members, tasks, members)
+	w.check(tasks > 0 && g.Tasks == tasks && g.Members == members,
+		"group %s counts %d and %d, and has %d and %d", name, g.Tasks, g.Members, tasks, members)
 	w.check(!g.Started || members > 0, "group %s should have ended", name)
 }
