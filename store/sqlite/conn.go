@@ -25,7 +25,8 @@ type conn struct {
 func dataSource(path string) (string, error) {
 	switch {
 	case path == "" || path == ":memory:":
-		return "", fmt.Errorf("path is %q, must be that of a file; a database in memory is not supported", path)
+		return "", fmt.Errorf("path is %q, must be that of a file; a database in "+
+			"memory is not supported", path)
 	case strings.HasPrefix(path, "file:"):
 		return "", fmt.Errorf("path is %q, must be a path, not a URI", path)
 	case strings.ContainsRune(path, 0):

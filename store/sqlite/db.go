@@ -52,7 +52,8 @@ func (o *options) fill() error {
 		return fmt.Errorf("sqlite: prefix is %q, %d bytes long, must be at most %d", o.prefix,
 			len(o.prefix), maxPrefixLen)
 	case !regexp.MustCompile("^[A-Za-z_][A-Za-z0-9_]*$").MatchString(o.prefix):
-		return fmt.Errorf("sqlite: prefix is %q, must be letters, digits and underscores, not a digit first", o.prefix)
+		return fmt.Errorf("sqlite: prefix is %q, must be letters, digits and "+
+			"underscores, not a digit first", o.prefix)
 	case strings.HasPrefix(strings.ToLower(o.prefix), "sqlite_"):
 		return fmt.Errorf("sqlite: prefix is %q, must not begin with sqlite_", o.prefix)
 	case o.synchronous != "full" && o.synchronous != "normal":
@@ -213,7 +214,8 @@ func retryBusy(ctx context.Context, until time.Time, f func() error) error {
 			return err
 		}
 		if !time.Now().Before(until) {
-			return fmt.Errorf("%w: another process has the lock for too long, or a transaction of this one that is not the queue's", err)
+			return fmt.Errorf("%w: another process has the lock for too long, or a transaction of this "+
+				"one that is not the queue's", err)
 		}
 		if over := rows.Pause(ctx, busyPauses[min(i, len(busyPauses)-1)]*time.Millisecond); over != nil {
 			return fmt.Errorf("%w: %w", over, err)

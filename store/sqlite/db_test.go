@@ -264,7 +264,9 @@ func TestNumbersEnd(t *testing.T) {
 		_, err = v.Number()
 		require.ErrorContains(t, err, "has used all")
 	})
-	require.NoError(t, d.conn.script(fmt.Sprintf("UPDATE sqlite_sequence SET seq = %d WHERE name = 'fairq_queues'", maxQueue-1)))
+	require.NoError(t,
+		d.conn.script(fmt.Sprintf("UPDATE sqlite_sequence SET seq = %d WHERE name = 'fairq_queues'",
+			maxQueue-1)))
 	x, err := d.Begin(context.Background())
 	require.NoError(t, err)
 	defer x.Rollback()

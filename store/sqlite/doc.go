@@ -26,9 +26,9 @@
 //
 // # What it costs
 //
-// Calls made at the same time share a transaction, so a disk that takes a millisecond for each does
-// not limit many callers to a thousand calls a second. The cost of a call does not depend on the
-// number of tasks, except for KeyStats, List with a filter, DeleteSome, Truncate and Drop. Stats
-// counts the keys, now and then if there are many. All calls, even reads, need the lock for
+// Calls made at the same time share a transaction, so a disk that takes a millisecond for each
+// does not limit many callers to a thousand calls a second. The cost of a call does not depend on
+// the number of tasks, except for KeyStats, List with a filter, DeleteSome, Truncate and Drop.
+// Stats counts the keys, now and then if there are many. All calls, even reads, need the lock for
 // writing.
 package sqlite

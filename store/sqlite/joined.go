@@ -90,7 +90,8 @@ func (d *db) inTx(ctx context.Context, db *sql.DB,
 
 // sqlFile returns the file in which SQLite finds the tables: an attached one, or that of the
 // database itself.
-const sqlFile = `SELECT file FROM pragma_database_list AS d LEFT JOIN pragma_table_list AS t ON t.schema = d.name AND t.name = ?
+const sqlFile = `SELECT file FROM pragma_database_list AS d
+	LEFT JOIN pragma_table_list AS t ON t.schema = d.name AND t.name = ?
 ORDER BY t.name IS NULL, d.seq LIMIT 1`
 
 // joins returns an error if a transaction of the caller's is not of the queue's file. err is the

@@ -367,7 +367,8 @@ func TestInTx(t *testing.T) {
 	_, err = other.Exec("PRAGMA busy_timeout = 0")
 	require.NoError(t, err)
 	// The second, if a transaction in the background is waiting for the lock just then.
-	require.Regexp(t, "another process has the lock|another transaction of this process has not ended",
+	require.Regexp(t,
+		"another process has the lock|another transaction of this process has not ended",
 		fmt.Sprint(s.InTx(t.Context(), other, nil)))
 	ended, stopped := context.WithCancel(t.Context())
 	stopped()

@@ -16,7 +16,8 @@ func readStates(c *cells, k *rows.Key) {
 	}
 }
 
-// KeyStats implements rows.View. It reads all tasks of the queue, or if n is 0 those of paused keys.
+// KeyStats implements rows.View. It reads all tasks of the queue, or if n is 0 those of paused
+// keys.
 func (v *view) KeyStats(n int) ([]rows.Key, error) {
 	var all []rows.Key
 	stats := keyStats

@@ -36,7 +36,8 @@ func TestWriteFails(t *testing.T) {
 	p.Stop()
 }
 
-var named = regexp.MustCompile(`^task: [A-Z]\w+, queue "queue": sqlite: .*/tasks\.db\.limited: [a-z ]+: `)
+var named = regexp.MustCompile(`^task: [A-Z]\w+, queue "queue": sqlite: ` +
+	`.*/tasks\.db\.limited: [a-z ]+: `)
 
 func limited(self *faulttest.Self) error {
 	signal.Ignore(syscall.SIGXFSZ) // it would end the process

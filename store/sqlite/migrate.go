@@ -42,7 +42,8 @@ func step(c *conn, all []migration) error {
 		return err
 	}
 	if version == 0 {
-		if err := c.script(`CREATE TABLE ~meta (name PRIMARY KEY, value NOT NULL) WITHOUT ROWID`); err != nil {
+		err := c.script(`CREATE TABLE ~meta (name PRIMARY KEY, value NOT NULL) WITHOUT ROWID`)
+		if err != nil {
 			return err
 		}
 	}
@@ -83,7 +84,8 @@ func readVersion(c *conn, mine int) (int, error) {
 	}
 	minReader, err := s.number(selectMeta, "min_reader")
 	if err == nil && int64(mine) < minReader {
-		err = fmt.Errorf("the tables have version %d, which needs a program of version %d or newer; this one has version %d",
+		err = fmt.Errorf("the tables have version %d, which needs a program of version %d or newer; "+
+			"this one has version %d",
 			version, minReader, mine)
 	}
 	return int(version), err

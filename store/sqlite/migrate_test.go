@@ -45,7 +45,8 @@ func TestMigrate(t *testing.T) {
 	require.Equal(t, 2, version(t, c))
 
 	require.NoError(t, up(3))
-	const refused = "the tables have version 3, which needs a program of version 3 or newer; this one has version 2"
+	const refused = "the tables have version 3, which needs a program of version 3 or newer; " +
+		"this one has version 2"
 	require.EqualError(t, up(2), refused)
 	require.EqualError(t, checkVersion(c, 2), refused)
 }

@@ -56,6 +56,7 @@ func TestOpenErrors(t *testing.T) {
 		create(t, path, script)
 		return path
 	}
+	const foreign = "the table fairq_meta is of another program"
 	for path, want := range map[string]string{
 		"":                               "not supported",
 		":memory:":                       "not supported",
@@ -65,10 +66,12 @@ func TestOpenErrors(t *testing.T) {
 		filepath.Join(dir, "no", "file"): "unable to open",
 		text:                             "not a database",
 		wide:                             "UTF-16",
-		made("columns", "CREATE TABLE fairq_meta (a)"):                                                                        "the table fairq_meta is of another program",
-		made("rows", "CREATE TABLE fairq_meta (name, value)"):                                                                 "the table fairq_meta is of another program",
-		made("tables", "CREATE TABLE fairq_tasks (a)"):                                                                        "migrate: to version 1: ",
-		made("new", "CREATE TABLE fairq_meta (name, value); INSERT INTO fairq_meta VALUES ('version', 9), ('min_reader', 8)"): "the tables have version 9, which needs a program of version 8",
+		made("columns", "CREATE TABLE fairq_meta (a)"):        foreign,
+		made("rows", "CREATE TABLE fairq_meta (name, value)"): foreign,
+		made("tables", "CREATE TABLE fairq_tasks (a)"):        "migrate: to version 1: ",
+		made("new", "CREATE TABLE fairq_meta (name, value); INSERT INTO fairq_meta "+
+			"VALUES ('version', 9), ('min_reader', 8)"): "the tables have version 9, " +
+			"which needs a program of version 8",
 	} {
 		_, err := openDB(context.Background(), path, options{})
 		require.ErrorContains(t, err, want)

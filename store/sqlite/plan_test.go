@@ -26,7 +26,8 @@ var may = map[*statement]string{
 
 // wholeQueue is the plan of a step through an index of all tasks. The indexes of taken and buried
 // tasks are short.
-var wholeQueue = regexp.MustCompile(`fairq_tasks(_(ready|kind|key|place|kinds|shown|wake|state|group|unique_key))? \(queue=\?\)`)
+var wholeQueue = regexp.MustCompile(`fairq_tasks` +
+	`(_(ready|kind|key|place|kinds|shown|wake|state|group|unique_key))? \(queue=\?\)`)
 
 // runAll runs every statement, so that it is known.
 func runAll(t *testing.T, d *db) {

@@ -56,13 +56,15 @@ var sources = [rows.NumIndexes]source{
 
 // columnsOf has the columns of each table in the order of reading.
 var columnsOf = map[string]string{
-	"tasks":     taskColumns,
-	"keys":      `"key", weight, ready, delayed, taken, buried, held, paused, waits, until, hold, filled`,
+	"tasks": taskColumns,
+	"keys": `"key", weight, ready, delayed, taken, buried, held, paused, ` +
+		`waits, until, hold, filled`,
 	"served":    `"key", priority, round, used, taken`,
 	"consumers": `number, name, epoch, deadline`,
 	"groups":    `name, started, cancelled, tasks, members`,
 	"outcomes":  `unique_key, id, result, err_code, err, until`,
-	"history": `id, "key", kind, unique_key, attempts, created, finished, result, err_code, err, until, ` +
+	"history": `id, "key", kind, unique_key, attempts, created, finished, result, ` +
+		`err_code, err, until, ` +
 		`payload`,
 }
 

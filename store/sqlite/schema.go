@@ -37,24 +37,33 @@ CREATE TABLE ~queues (
 	buried NOT NULL DEFAULT 0,
 	held NOT NULL DEFAULT 0
 );
-CREATE TABLE ~rounds (queue, priority, round NOT NULL, PRIMARY KEY (queue, priority)) WITHOUT ROWID;
+CREATE TABLE ~rounds (queue, priority, round NOT NULL,
+	PRIMARY KEY (queue, priority)) WITHOUT ROWID;
 
 CREATE TABLE ~tasks (
 	id INTEGER PRIMARY KEY, -- queue << 42 | id
 	queue NOT NULL, "key" NOT NULL, kind NOT NULL, unique_key NOT NULL, role NOT NULL,
-	priority NOT NULL, weight NOT NULL, cost NOT NULL, ttr NOT NULL, max_attempts NOT NULL, created NOT NULL, deadline NOT NULL,
-	"group" NOT NULL, state NOT NULL, takeable NOT NULL, round NOT NULL, used NOT NULL, gap NOT NULL, returned NOT NULL, untried NOT NULL, front NOT NULL, hidden NOT NULL, place NOT NULL, since NOT NULL,
-	consumer NOT NULL, attempts NOT NULL, ready_at NOT NULL, until NOT NULL, expires NOT NULL, wake NOT NULL,
+	priority NOT NULL, weight NOT NULL, cost NOT NULL, ttr NOT NULL, max_attempts NOT NULL,
+	created NOT NULL, deadline NOT NULL,
+	"group" NOT NULL, state NOT NULL, takeable NOT NULL, round NOT NULL, used NOT NULL,
+	gap NOT NULL, returned NOT NULL, untried NOT NULL, front NOT NULL, hidden NOT NULL,
+	place NOT NULL, since NOT NULL,
+	consumer NOT NULL, attempts NOT NULL, ready_at NOT NULL, until NOT NULL, expires NOT NULL,
+	wake NOT NULL,
 	err_code NOT NULL, err, -- NULL if there is none
 	metadata NOT NULL, -- JSON, '' if there is none
 	payload
 );
 CREATE INDEX ~tasks_ready ON ~tasks (queue, priority, round, place) WHERE takeable AND front <> 1;
-CREATE INDEX ~tasks_kind ON ~tasks (queue, kind, priority, round, place) WHERE takeable AND (kind <> '' OR front = 1);
+CREATE INDEX ~tasks_kind ON ~tasks (queue, kind, priority, round, place)
+	WHERE takeable AND (kind <> '' OR front = 1);
 CREATE INDEX ~tasks_key ON ~tasks (queue, "key", priority, round, place);
-CREATE INDEX ~tasks_place ON ~tasks (queue, "key", priority, (front<>3), place) WHERE state = 1 AND front > 0;
-CREATE INDEX ~tasks_kinds ON ~tasks (queue, "key", kind, priority, front, place) WHERE state = 1 AND front > 0;
-CREATE INDEX ~tasks_shown ON ~tasks (queue, "key", takeable) WHERE state = 1 AND front > 0 AND (hidden OR takeable AND front = 3);
+CREATE INDEX ~tasks_place ON ~tasks (queue, "key", priority, (front<>3), place)
+	WHERE state = 1 AND front > 0;
+CREATE INDEX ~tasks_kinds ON ~tasks (queue, "key", kind, priority, front, place)
+	WHERE state = 1 AND front > 0;
+CREATE INDEX ~tasks_shown ON ~tasks (queue, "key", takeable)
+	WHERE state = 1 AND front > 0 AND (hidden OR takeable AND front = 3);
 CREATE INDEX ~tasks_wake ON ~tasks (queue, wake) WHERE wake > 0;
 CREATE INDEX ~tasks_since ON ~tasks (queue, consumer, since) WHERE state IN (3, 4);
 CREATE INDEX ~tasks_state ON ~tasks (queue, state) WHERE state <> 1 AND state <> 3;
@@ -62,13 +71,15 @@ CREATE INDEX ~tasks_group ON ~tasks (queue, "group") WHERE "group" <> '';
 CREATE UNIQUE INDEX ~tasks_unique_key ON ~tasks (queue, unique_key) WHERE unique_key <> '';
 
 CREATE TABLE ~keys (
-	queue, "key", weight NOT NULL, ready NOT NULL, delayed NOT NULL, taken NOT NULL, buried NOT NULL, held NOT NULL,
+	queue, "key", weight NOT NULL, ready NOT NULL, delayed NOT NULL, taken NOT NULL, buried NOT NULL,
+	held NOT NULL,
 	paused NOT NULL, waits NOT NULL, until NOT NULL, hold NOT NULL, filled NOT NULL,
 	PRIMARY KEY (queue, "key")
 ) WITHOUT ROWID;
 CREATE INDEX ~keys_until ON ~keys (queue, until) WHERE until > 0;
 
-CREATE TABLE ~served (queue, priority, "key", round NOT NULL, used NOT NULL, taken NOT NULL, PRIMARY KEY (queue, priority, "key")) WITHOUT ROWID;
+CREATE TABLE ~served (queue, priority, "key", round NOT NULL, used NOT NULL, taken NOT NULL,
+	PRIMARY KEY (queue, priority, "key")) WITHOUT ROWID;
 CREATE INDEX ~served_round ON ~served (queue, priority, round);
 
 CREATE TABLE ~consumers (
@@ -93,7 +104,8 @@ CREATE INDEX ~outcomes_until ON ~outcomes (queue, until) WHERE until > 0;
 
 CREATE TABLE ~history (
 	id INTEGER PRIMARY KEY, -- as of tasks
-	queue NOT NULL, "key" NOT NULL, kind NOT NULL, unique_key NOT NULL, attempts NOT NULL, created NOT NULL,
+	queue NOT NULL, "key" NOT NULL, kind NOT NULL, unique_key NOT NULL, attempts NOT NULL,
+	created NOT NULL,
 	finished NOT NULL, result NOT NULL, err_code NOT NULL, err, until NOT NULL, payload
 );
 CREATE INDEX ~history_until ON ~history (queue, until) WHERE until > 0;

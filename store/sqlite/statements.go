@@ -10,8 +10,10 @@ type statement struct{ name, sql string }
 
 // taskColumns are in the order of readTask.
 const (
-	taskColumns = `id, "key", kind, unique_key, role, priority, weight, cost, ttr, max_attempts, created, deadline, ` +
-		`"group", state, takeable, round, used, gap, returned, untried, front, hidden, place, since, consumer, attempts, ready_at, until, expires, wake, err_code, err, metadata`
+	taskColumns = `id, "key", kind, unique_key, role, priority, weight, cost, ttr, ` +
+		`max_attempts, created, deadline, ` +
+		`"group", state, takeable, round, used, gap, returned, untried, front, hidden, place, since, ` +
+		`consumer, attempts, ready_at, until, expires, wake, err_code, err, metadata`
 	withPayload = taskColumns + `, payload`
 )
 
@@ -39,7 +41,8 @@ var (
 	insertQueue = &statement{"make a queue", `INSERT INTO ~queues (name, settings) VALUES (?, ?)`}
 	selectHead  = &statement{
 		"enter",
-		`SELECT settings, number, paused, paused_keys, ready, delayed, taken, buried, held FROM ~queues WHERE id = ?`,
+		`SELECT settings, number, paused, paused_keys, ready, delayed, taken, buried, held ` +
+			`FROM ~queues WHERE id = ?`,
 	}
 	selectRounds = &statement{"enter", `SELECT priority, round FROM ~rounds WHERE queue = ?`}
 	updateHead   = &statement{"save", `UPDATE ~queues SET number = ?, paused = ?, paused_keys = ?, ` +
@@ -61,23 +64,30 @@ var (
 	}
 	updateTask = &statement{
 		"update",
-		`UPDATE ~tasks SET "group" = ?, priority = ?, state = ?, takeable = ?, round = ?, used = ?, gap = ?, returned = ?, untried = ?, front = ?, hidden = ?, place = ?, since = ?, ` +
-			`consumer = ?, attempts = ?, ready_at = ?, until = ?, expires = ?, wake = ?, err_code = ?, err = ? WHERE id = ?`,
+		`UPDATE ~tasks SET "group" = ?, priority = ?, state = ?, takeable = ?, round = ?, used = ?, ` +
+			`gap = ?, returned = ?, untried = ?, front = ?, hidden = ?, place = ?, since = ?, ` +
+			`consumer = ?, attempts = ?, ready_at = ?, until = ?, expires = ?, wake = ?, err_code = ` +
+			`?, err = ? WHERE id = ?`,
 	}
 	takeTask = &statement{"take", `UPDATE ~tasks SET state = 3, takeable = 0, ` +
 		`since = ?, consumer = ?, attempts = ?, until = ?, wake = ? WHERE id = ?`}
 	deleteTask = &statement{"delete", `DELETE FROM ~tasks WHERE id = ?`}
 	lastRound  = &statement{
 		"last",
-		`SELECT round, count(*) FROM ~tasks WHERE queue = ?1 AND "key" = ?2 AND priority = ?3 AND round = ` +
-			`(SELECT max(round) FROM ~tasks WHERE queue = ?1 AND "key" = ?2 AND priority = ?3 AND round > ?4)`,
+		`SELECT round, count(*) FROM ~tasks WHERE queue = ?1 AND "key" = ?2 AND ` +
+			`priority = ?3 AND round = ` +
+			`(SELECT max(round) FROM ~tasks WHERE queue = ?1 AND "key" = ?2 AND ` +
+			`priority = ?3 AND round > ?4)`,
 	}
 	setKey = &statement{
 		"set key",
-		`INSERT INTO ~keys (queue, "key", weight, ready, delayed, taken, buried, held, paused, waits, until, hold, filled) ` +
+		`INSERT INTO ~keys (queue, "key", weight, ready, delayed, taken, buried, held, paused, ` +
+			`waits, until, hold, filled) ` +
 			`VALUES (` + placeholders(13) +
-			`) ON CONFLICT (queue, "key") DO UPDATE SET weight = excluded.weight, ready = excluded.ready, ` +
-			`delayed = excluded.delayed, taken = excluded.taken, buried = excluded.buried, held = excluded.held, ` +
+			`) ON CONFLICT (queue, "key") DO UPDATE SET weight = excluded.weight, ` +
+			`ready = excluded.ready, ` +
+			`delayed = excluded.delayed, taken = excluded.taken, buried = excluded.buried, ` +
+			`held = excluded.held, ` +
 			`paused = excluded.paused, waits = excluded.waits, until = excluded.until, ` +
 			`hold = excluded.hold, filled = excluded.filled`,
 	}
@@ -88,18 +98,22 @@ var (
 	pausedStats = statsOf(` AND "key" IN (` + keyPaused.sql + `)`)
 	countKeys   = &statement{
 		"keys",
-		`WITH RECURSIVE k(k) AS (SELECT min("key") FROM ~tasks WHERE queue = ?1 AND "key" >= ?2 UNION ALL ` +
-			`SELECT (SELECT min("key") FROM ~tasks WHERE queue = ?1 AND "key" > k) FROM k WHERE k IS NOT NULL LIMIT ?3) ` +
+		`WITH RECURSIVE k(k) AS (SELECT min("key") FROM ~tasks WHERE queue = ?1 AND ` +
+			`"key" >= ?2 UNION ALL ` +
+			`SELECT (SELECT min("key") FROM ~tasks WHERE queue = ?1 AND "key" > k) FROM k WHERE k ` +
+			`IS NOT NULL LIMIT ?3) ` +
 			`SELECT k FROM k WHERE k IS NOT NULL`,
 	}
 	setServed = &statement{
 		"set served",
-		`INSERT OR REPLACE INTO ~served (queue, priority, "key", round, used, taken) VALUES (?, ?, ?, ?, ?, ?)`,
+		`INSERT OR REPLACE INTO ~served (queue, priority, "key", round, used, taken) ` +
+			`VALUES (?, ?, ?, ?, ?, ?)`,
 	}
 	setConsumer = &statement{
 		"set consumer",
 		`INSERT INTO ~consumers (queue, number, name, epoch, deadline) VALUES (?, ?, ?, ?, ?) ` +
-			`ON CONFLICT (queue, number) DO UPDATE SET name = excluded.name, epoch = excluded.epoch, deadline = excluded.deadline`,
+			`ON CONFLICT (queue, number) DO UPDATE SET name = excluded.name, epoch = excluded.epoch, ` +
+			`deadline = excluded.deadline`,
 	}
 	deleteConsumer = &statement{
 		"delete a consumer",
@@ -113,7 +127,8 @@ var (
 	deleteGroup = &statement{"set group", `DELETE FROM ~groups WHERE queue = ? AND name = ?`}
 	setOutcome  = &statement{
 		"set outcome",
-		`INSERT OR REPLACE INTO ~outcomes (queue, unique_key, id, result, err_code, err, until, number) ` +
+		`INSERT OR REPLACE INTO ~outcomes (queue, unique_key, id, result, ` +
+			`err_code, err, until, number) ` +
 			`VALUES (` + placeholders(8) + `)`,
 	}
 	deleteOutcome = &statement{
@@ -126,7 +141,8 @@ var (
 	}
 	insertHistory = &statement{
 		"add history",
-		`INSERT INTO ~history (id, queue, "key", kind, unique_key, attempts, created, finished, result, err_code, err, ` +
+		`INSERT INTO ~history (id, queue, "key", kind, unique_key, attempts, created, finished, ` +
+			`result, err_code, err, ` +
 			`until, payload) VALUES (` + placeholders(13) + `)`,
 	}
 
@@ -142,7 +158,8 @@ var (
 	}
 	sweepHistory = &statement{
 		"sweep history",
-		`DELETE FROM ~history WHERE id IN (SELECT id FROM ~history WHERE queue = ? AND until > 0 AND until < ? ` +
+		`DELETE FROM ~history WHERE id IN (SELECT id FROM ~history WHERE queue = ? AND ` +
+			`until > 0 AND until < ? ` +
 			`ORDER BY until LIMIT 0 + ?)`,
 	}
 
@@ -169,8 +186,10 @@ func placeholders(n int) string { return strings.TrimSuffix(strings.Repeat("?, "
 func statsOf(some string) *statement {
 	return &statement{
 		"key stats",
-		`SELECT "key", sum(state = 1), sum(state = 2), sum(state = 3), sum(state = 4), sum(state = 5), ` +
+		`SELECT "key", sum(state = 1), sum(state = 2), sum(state = 3), sum(state ` +
+			`= 4), sum(state = 5), ` +
 			`coalesce(min(CASE WHEN state <= 2 THEN created END), 0) ` +
-			`FROM ~tasks INDEXED BY ~tasks_key WHERE queue = ?1` + some + ` GROUP BY "key" ORDER BY count(*) DESC`,
+			`FROM ~tasks INDEXED BY ~tasks_key WHERE queue = ?1` + some +
+			` GROUP BY "key" ORDER BY count(*) DESC`,
 	}
 }

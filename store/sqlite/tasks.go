@@ -64,7 +64,8 @@ func removeTask(v *view, r *rows.Row) error {
 // insert has a statement with half the arguments for the usual task, because the time to bind them
 // grows with the square of their number.
 func (v *view) insert(r *rows.Row) (int64, error) {
-	rare := r.Kind != "" || r.UniqueKey != "" || r.Group != "" || r.Gap || r.Returned || r.Untried || r.Hidden ||
+	rare := r.Kind != "" || r.UniqueKey != "" || r.Group != "" || r.Gap || r.Returned || r.Untried ||
+		r.Hidden ||
 		r.Consumer != 0 || r.Attempts != 0 ||
 		r.Deadline != 0 || r.Until != 0 || r.Expires != 0 || r.Wake != 0 || r.Err != nil ||
 		r.Metadata != ""
@@ -82,7 +83,8 @@ func (v *view) insert(r *rows.Row) (int64, error) {
 		r.Cost, int64(r.TTR),
 		int64(r.MaxAttempts), r.Created, r.Deadline,
 		r.Group, int64(r.State), bit(r.Takeable), int64(r.Round), int64(r.Used),
-		bit(r.Gap), bit(r.Returned), bit(r.Untried), int64(r.Front), bit(r.Hidden), int64(r.Place), int64(r.Since),
+		bit(r.Gap), bit(r.Returned), bit(r.Untried), int64(r.Front), bit(r.Hidden),
+		int64(r.Place), int64(r.Since),
 		int64(r.Consumer), int64(r.Attempts), r.ReadyAt, r.Until, r.Expires, r.Wake, code, message,
 		r.Metadata, r.Payload, v.queue)
 }
