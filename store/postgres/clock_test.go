@@ -28,8 +28,10 @@ func TestClocksDiffer(t *testing.T) {
 			c, err := openCaller(url)
 			require.NoError(t, err)
 			t.Cleanup(c.Close)
-			_, err = c.Exec(ctx, fmt.Sprintf(`CREATE SCHEMA shifted; CREATE FUNCTION shifted.clock_timestamp() RETURNS timestamptz
-				LANGUAGE SQL VOLATILE AS $$ SELECT pg_catalog.clock_timestamp() + interval '%d seconds' $$`, int(shift.Seconds())))
+			_, err = c.Exec(ctx, fmt.Sprintf(`
+				CREATE SCHEMA shifted;
+				CREATE FUNCTION shifted.clock_timestamp() RETURNS timestamptz LANGUAGE SQL VOLATILE
+				AS $$ SELECT pg_catalog.clock_timestamp() + interval '%d seconds' $$`, int(shift.Seconds())))
 			require.NoError(t, err)
 			url += " options='-c search_path=shifted,pg_catalog'"
 			here, there := openShifted(t, url), openShifted(t, url)

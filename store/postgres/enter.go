@@ -15,10 +15,12 @@ import (
 
 const (
 	// The row comes before the lock, as in Open.
-	sqlLockQueue  = "SELECT writer FROM fairq.queues WHERE id = $1 FOR UPDATE"
-	sqlSetWriter  = "UPDATE fairq.queues SET writer = $2 WHERE id = $1"
-	sqlLock       = "SELECT (extract(epoch FROM clock_timestamp()) * 1e9)::bigint FROM pg_advisory_xact_lock($1)"
-	sqlLockShared = "SELECT (extract(epoch FROM clock_timestamp()) * 1e9)::bigint FROM pg_advisory_xact_lock_shared($1)"
+	sqlLockQueue = "SELECT writer FROM fairq.queues WHERE id = $1 FOR UPDATE"
+	sqlSetWriter = "UPDATE fairq.queues SET writer = $2 WHERE id = $1"
+	sqlLock      = "SELECT (extract(epoch FROM clock_timestamp()) * 1e9)::bigint " +
+		"FROM pg_advisory_xact_lock($1)"
+	sqlLockShared = "SELECT (extract(epoch FROM clock_timestamp()) * 1e9)::bigint " +
+		"FROM pg_advisory_xact_lock_shared($1)"
 
 	sqlClock   = "SELECT (extract(epoch FROM clock_timestamp()) * 1e9)::bigint"
 	sqlNumbers = "SELECT nextval('fairq.numbers') FROM generate_series(1, $1::int)"
@@ -28,7 +30,8 @@ const (
 SELECT settings, paused, paused_keys,
 	ARRAY(
 		WITH RECURSIVE r AS (
-			(SELECT priority, round FROM fairq.rounds WHERE queue = $1 ORDER BY priority DESC, round DESC LIMIT 1)
+			(SELECT priority, round FROM fairq.rounds
+				WHERE queue = $1 ORDER BY priority DESC, round DESC LIMIT 1)
 			UNION ALL
 			SELECT next.* FROM r CROSS JOIN LATERAL (
 				SELECT priority, round FROM fairq.rounds WHERE queue = $1 AND priority < r.priority
@@ -42,10 +45,13 @@ SELECT settings, paused, paused_keys,
 FROM fairq.queues WHERE id = $1`
 
 	sqlLast = `
-SELECT l.i, m.round, (SELECT count(*) FROM fairq.tasks WHERE queue = $1 AND key = l.key AND priority = l.priority AND round = m.round)
+SELECT l.i, m.round, (SELECT count(*) FROM fairq.tasks
+	WHERE queue = $1 AND key = l.key AND priority = l.priority AND round = m.round)
 FROM unnest($2::bytea[], $3::bigint[]) WITH ORDINALITY l (key, priority, i) CROSS JOIN LATERAL (
-	SELECT round FROM fairq.tasks WHERE queue = $1 AND key = l.key AND priority = l.priority AND round > coalesce($4::bigint, (
-		SELECT round FROM fairq.rounds WHERE queue = $1 AND priority = l.priority ORDER BY round DESC LIMIT 1
+	SELECT round FROM fairq.tasks
+		WHERE queue = $1 AND key = l.key AND priority = l.priority AND round > coalesce($4::bigint, (
+		SELECT round FROM fairq.rounds
+			WHERE queue = $1 AND priority = l.priority ORDER BY round DESC LIMIT 1
 	), 0)
 	ORDER BY round DESC LIMIT 1
 ) m`

@@ -25,7 +25,9 @@ func openFaulty(ctx context.Context, url string) (faulttest.Store, error) {
 // seldom ends the URL of a database in which waiting calls hardly ever poll.
 const seldom = " application_name=seldom"
 
-func TestAttend(t *testing.T) { faulttest.Attend(t, openFaulty, newDatabase(t)+seldom, 20*time.Second) }
+func TestAttend(t *testing.T) {
+	faulttest.Attend(t, openFaulty, newDatabase(t)+seldom, 20*time.Second)
+}
 
 func TestKill(t *testing.T) {
 	t.Parallel()

@@ -9,15 +9,16 @@ import (
 )
 
 const (
-	sqlSetRounds = "INSERT INTO fairq.rounds (queue, priority, round) SELECT $1, priority, round FROM " +
-		"unnest($2::bigint[], $3::bigint[]) u (priority, round)"
+	sqlSetRounds = "INSERT INTO fairq.rounds (queue, priority, round) " +
+		"SELECT $1, priority, round FROM unnest($2::bigint[], $3::bigint[]) u (priority, round)"
 
 	// Rows that others are deleting are skipped.
 	sqlOldRounds = `
 DELETE FROM fairq.rounds WHERE ctid = ANY(ARRAY(
 	SELECT r.ctid FROM unnest($2::bigint[], $3::bigint[], $4::bigint[]) u (priority, since, until)
 	CROSS JOIN LATERAL (
-		SELECT ctid FROM fairq.rounds WHERE queue = $1 AND priority = u.priority AND round >= u.since AND round < u.until
+		SELECT ctid FROM fairq.rounds
+			WHERE queue = $1 AND priority = u.priority AND round >= u.since AND round < u.until
 		FOR UPDATE SKIP LOCKED
 	) r
 ))`
@@ -69,10 +70,13 @@ func (v *view) sweepFrom(since int64) int64 {
 }
 
 const (
-	sqlTasks = "SELECT count(*), coalesce(sum(ready), 0)::bigint, coalesce(sum(delayed), 0)::bigint, coalesce(sum(taken), 0)::bigint, " +
-		"coalesce(sum(buried), 0)::bigint, coalesce(sum(held), 0)::bigint FROM fairq.counts WHERE queue = $1"
+	sqlTasks = "SELECT count(*), coalesce(sum(ready), 0)::bigint, " +
+		"coalesce(sum(delayed), 0)::bigint, coalesce(sum(taken), 0)::bigint, " +
+		"coalesce(sum(buried), 0)::bigint, coalesce(sum(held), 0)::bigint " +
+		"FROM fairq.counts WHERE queue = $1"
 
-	sqlCount = "INSERT INTO fairq.counts (queue, ready, delayed, taken, buried, held) VALUES ($1, $2, $3, $4, $5, $6)"
+	sqlCount = "INSERT INTO fairq.counts (queue, ready, delayed, taken, buried, held) " +
+		"VALUES ($1, $2, $3, $4, $5, $6)"
 
 	sqlMergeCounts = `
 WITH gone AS (
@@ -81,7 +85,8 @@ WITH gone AS (
 	)) RETURNING *
 )
 INSERT INTO fairq.counts (queue, ready, delayed, taken, buried, held)
-SELECT $1, sum(ready), sum(delayed), sum(taken), sum(buried), sum(held) FROM gone HAVING count(*) > 0`
+SELECT $1, sum(ready), sum(delayed), sum(taken), sum(buried), sum(held) FROM gone
+	HAVING count(*) > 0`
 )
 
 func (v *view) addCounts() {

@@ -24,7 +24,8 @@ func (p *identity) same(other *identity) bool {
 }
 
 const sqlIdentity = `
-SELECT current_database(), coalesce(host(inet_server_addr()), 'localhost') || ':' || current_setting('port'),
+SELECT current_database(),
+	coalesce(host(inet_server_addr()), 'localhost') || ':' || current_setting('port'),
 	pg_postmaster_start_time()::text, current_setting('transaction_isolation')`
 
 func readIdentity(r pgx.Row) (p *identity, level string, err error) {

@@ -13,14 +13,16 @@ const (
 SELECT 0, tasks, ready, delayed, taken, buried, held, NULL::bigint, NULL::bigint, NULL::bigint,
 	false, paused, key, oldest
 FROM (SELECT *, row_number() OVER (ORDER BY tasks DESC, key) AS place FROM (
-	SELECT key, count(*) AS tasks, count(*) FILTER (WHERE state = 1) AS ready, count(*) FILTER (WHERE state = 2) AS delayed,
-		count(*) FILTER (WHERE state = 3) AS taken, count(*) FILTER (WHERE state = 4) AS buried, count(*) FILTER (WHERE state = 5) AS held,
+	SELECT key, count(*) AS tasks, count(*) FILTER (WHERE state = 1) AS ready,
+		count(*) FILTER (WHERE state = 2) AS delayed, count(*) FILTER (WHERE state = 3) AS taken,
+		count(*) FILTER (WHERE state = 4) AS buried, count(*) FILTER (WHERE state = 5) AS held,
 		EXISTS (SELECT FROM fairq.keys k WHERE k.queue = $1 AND k.key = t.key AND paused) AS paused,
 		coalesce(min(created) FILTER (WHERE state <= 2), 0) AS oldest
 	FROM fairq.tasks t WHERE queue = $1 AND key IS NOT NULL GROUP BY key
 	UNION ALL
 	SELECT key, 0, 0, 0, 0, 0, 0, true, 0 FROM fairq.keys k
-	WHERE queue = $1 AND paused AND NOT EXISTS (SELECT FROM fairq.tasks t WHERE t.queue = $1 AND t.key = k.key)
+	WHERE queue = $1 AND paused AND NOT EXISTS (SELECT FROM fairq.tasks t
+		WHERE t.queue = $1 AND t.key = k.key)
 ) t) s WHERE paused OR place <= $2 ORDER BY place`
 
 	// The next key is looked up after the one before.
@@ -28,7 +30,8 @@ FROM (SELECT *, row_number() OVER (ORDER BY tasks DESC, key) AS place FROM (
 WITH RECURSIVE k (key) AS (
 	SELECT (SELECT key FROM fairq.tasks WHERE queue = $1 AND key >= $2 ORDER BY key LIMIT 1)
 	UNION ALL
-	SELECT (SELECT key FROM fairq.tasks WHERE queue = $1 AND key > k.key ORDER BY key LIMIT 1) FROM k WHERE k.key IS NOT NULL
+	SELECT (SELECT key FROM fairq.tasks WHERE queue = $1 AND key > k.key ORDER BY key LIMIT 1)
+	FROM k WHERE k.key IS NOT NULL
 )
 SELECT key FROM k WHERE key IS NOT NULL LIMIT $3`
 
@@ -37,10 +40,12 @@ SELECT key FROM k WHERE key IS NOT NULL LIMIT $3`
 	sqlMark  = "SELECT pg_current_snapshot()::text"
 	sqlEnded = `
 SELECT o.* FROM (SELECT $2::text::pg_snapshot AS mark) m CROSS JOIN LATERAL (
-	(SELECT id, result, err_code, err_message FROM fairq.outcomes WHERE queue = $1 AND written >= pg_snapshot_xmax(mark))
+	(SELECT id, result, err_code, err_message FROM fairq.outcomes
+		WHERE queue = $1 AND written >= pg_snapshot_xmax(mark))
 	UNION ALL
 	SELECT o.* FROM pg_snapshot_xip(mark) x CROSS JOIN LATERAL (
-		SELECT id, result, err_code, err_message FROM fairq.outcomes WHERE queue = $1 AND written = x OFFSET 0
+		SELECT id, result, err_code, err_message FROM fairq.outcomes
+			WHERE queue = $1 AND written = x OFFSET 0
 	) o
 ) o`
 )

@@ -94,11 +94,13 @@ func (db *database) version(ctx context.Context, tx pgx.Tx, mine int) (version i
 			Scan(&version, &minReader)
 		// it has other columns
 		if e := (*pgconn.PgError)(nil); errors.As(err, &e) && strings.HasPrefix(e.Code, "42") {
-			err = fmt.Errorf("the table %s.version is of another program: choose another Options.Schema (%w)", db.schema, err)
+			err = fmt.Errorf("the table %s.version is of another program: choose "+
+				"another Options.Schema (%w)", db.schema, err)
 		}
 	}
 	if err == nil && minReader > mine {
-		err = fmt.Errorf("the tables have version %d, which programs from version %d on can use; this one has version %d",
+		err = fmt.Errorf("the tables have version %d, which programs from version %d on can use; "+
+			"this one has version %d",
 			version, minReader, mine)
 	}
 	return version, err

@@ -51,7 +51,8 @@ func cutAll(t *testing.T, url string, times int) {
 	defer c.Close(ctx)
 	for range times {
 		_, err := c.Exec(ctx,
-			"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'")
+			"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND "+
+				"backend_type = 'client backend'")
 		require.NoError(t, err)
 	}
 }
@@ -132,7 +133,8 @@ func TestWrongPassword(t *testing.T) {
 	for _, sql := range []string{
 		"CREATE ROLE guest LOGIN SUPERUSER PASSWORD 'right'",
 		`DO $$ BEGIN EXECUTE format('COPY (VALUES (%L), (%L)) TO %L',
-			'local all postgres trust', 'local all all scram-sha-256', current_setting('hba_file')); END $$`,
+			'local all postgres trust', 'local all all scram-sha-256',
+			current_setting('hba_file')); END $$`,
 	} {
 		_, err = c.Exec(ctx, sql)
 		require.NoError(t, err)

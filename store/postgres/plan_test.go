@@ -35,17 +35,23 @@ func (s *statements) TraceBatchQuery(_ context.Context, _ *pgx.Conn, q pgx.Trace
 func fillQueue(tb testing.TB, db *database, queue uint64, n int) {
 	tb.Helper()
 	_, err := db.pool.Exec(context.Background(), db.text(`
-INSERT INTO fairq.tasks (queue, id, created, round, place, since, weight, cost, used, attempts, priority, state, role, takeable, gap, returned, untried, front, hidden,
+INSERT INTO fairq.tasks (queue, id, created, round, place, since, weight, cost, used, attempts,
+	priority, state, role, takeable, gap, returned, untried, front, hidden,
 	key, kind, unique_key, grp, wake, consumer, payload)
-SELECT $1, nextval('fairq.numbers'), 0, CASE WHEN i % 4 < 2 THEN i ELSE 0 END, i, i, 1, 1, 0, 0, i % 2, CASE i % 8 WHEN 2 THEN 3 WHEN 3 THEN 4 ELSE 1 END, 0,
-	i % 4 < 2, false, false, false, CASE WHEN i % 4 < 2 THEN 3 ELSE 2 END, false, convert_to('key' || i % 1000, 'UTF8'), CASE i % 16 WHEN 0 THEN '' ELSE convert_to('kind' || i % 5, 'UTF8') END,
-	convert_to('unique key' || i, 'UTF8'), convert_to('group' || i % 5000, 'UTF8'), CASE i % 8 WHEN 2 THEN i END, CASE i % 8 WHEN 2 THEN i % 100 END,
+SELECT $1, nextval('fairq.numbers'), 0, CASE WHEN i % 4 < 2 THEN i ELSE 0 END, i, i, 1, 1, 0, 0,
+	i % 2, CASE i % 8 WHEN 2 THEN 3 WHEN 3 THEN 4 ELSE 1 END, 0,
+	i % 4 < 2, false, false, false, CASE WHEN i % 4 < 2 THEN 3 ELSE 2 END, false,
+	convert_to('key' || i % 1000, 'UTF8'),
+	CASE i % 16 WHEN 0 THEN '' ELSE convert_to('kind' || i % 5, 'UTF8') END,
+	convert_to('unique key' || i, 'UTF8'), convert_to('group' || i % 5000, 'UTF8'),
+	CASE i % 8 WHEN 2 THEN i END, CASE i % 8 WHEN 2 THEN i % 100 END,
 	repeat('payload', 20)::bytea
 FROM generate_series(1, $2::int) i`), int64(queue), n)
 	require.NoError(tb, err)
 	_, err = db.pool.Exec(context.Background(),
 		db.text("INSERT INTO fairq.counts (queue, ready, delayed, taken, buried, held) "+
-			"SELECT $1, count(*) FILTER (WHERE state = 1), 0, count(*) FILTER (WHERE state = 3), count(*) FILTER (WHERE state = 4), 0 "+
+			"SELECT $1, count(*) FILTER (WHERE state = 1), 0, count(*) FILTER (WHERE state = 3), "+
+			"count(*) FILTER (WHERE state = 4), 0 "+
 			"FROM fairq.tasks WHERE queue = $1"), int64(queue))
 	require.NoError(tb, err)
 }
@@ -57,7 +63,8 @@ var (
 	// List and KeyStats may read more rows than they return. So may Kick of a key or kind. List of
 	// a state (see isIndexed) may do so only for a key or kind, or for delayed tasks in the order
 	// of time.
-	isListed  = regexp.MustCompile(`ORDER BY id LIMIT|GROUP BY key|kind = \$\d ORDER BY since|state = \$\d ORDER BY wake`)
+	isListed = regexp.MustCompile(`ORDER BY id LIMIT|GROUP BY key|` +
+		`kind = \$\d ORDER BY since|state = \$\d ORDER BY wake`)
 	isIndexed = regexp.MustCompile(`state <> 3 ORDER BY`)
 )
 

@@ -11,10 +11,12 @@ import (
 var (
 	// Each segment is searched along the index, and the next one only if there are too few tasks.
 	sqlReady = `
-SELECT t.* FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[]) s (priority, round, place, below)
+SELECT t.* FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])
+	s (priority, round, place, below)
 CROSS JOIN LATERAL (
 	SELECT ` + columns + `, payload FROM fairq.tasks
-	WHERE queue = $1 AND takeable AND front <> 1 AND (priority, round, place) >= (s.priority, s.round, s.place) AND priority < s.below
+	WHERE queue = $1 AND takeable AND front <> 1
+		AND (priority, round, place) >= (s.priority, s.round, s.place) AND priority < s.below
 	ORDER BY priority, round, place LIMIT $6 FOR UPDATE SKIP LOCKED
 ) t LIMIT $6`
 
@@ -24,7 +26,8 @@ CROSS JOIN LATERAL (
 	// index of takeable tasks there.
 	sqlReadyKinds = `
 SELECT t.* FROM (
-	SELECT c.id FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $8::bytea[]) s (priority, round, place, below, kind)
+	SELECT c.id FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $8::bytea[])
+		s (priority, round, place, below, kind)
 	CROSS JOIN LATERAL (
 		(SELECT id, priority, round, place FROM fairq.tasks
 		WHERE queue = $1 AND kind = s.kind AND takeable AND (kind <> '' OR front = 1)
@@ -38,7 +41,8 @@ SELECT t.* FROM (
 	) c
 	ORDER BY c.priority, c.round, c.place
 ) c CROSS JOIN LATERAL (
-	SELECT ` + columns + `, payload FROM fairq.tasks WHERE queue = $1 AND id = c.id AND takeable::int = 1 FOR UPDATE SKIP LOCKED
+	SELECT ` + columns + `, payload FROM fairq.tasks
+		WHERE queue = $1 AND id = c.id AND takeable::int = 1 FOR UPDATE SKIP LOCKED
 ) t LIMIT $6`
 )
 

@@ -74,7 +74,8 @@ func TestBacklog(t *testing.T) {
 	})
 	t.Run("beside others", func(t *testing.T) {
 		storetest.Backlog(t, func(t *testing.T) driver.Store {
-			return rows.New(forgetful{openTest(t)}, rows.Options{MaxPayload: 2 << 20, Poll: 10 * time.Second})
+			return rows.New(forgetful{openTest(t)},
+				rows.Options{MaxPayload: 2 << 20, Poll: 10 * time.Second})
 		})
 	})
 }

@@ -203,7 +203,8 @@ func (t rowTable[R]) Sweep(r rows.Range) error {
 }
 
 var (
-	keyTable = tableOf(rows.Keys, "weight tasks ready delayed taken buried held until? hold? filled? waits! paused! key.",
+	keyTable = tableOf(rows.Keys,
+		"weight tasks ready delayed taken buried held until? hold? filled? waits! paused! key.",
 		func(k *rows.Key) []any {
 			n := &k.Tasks
 			return []any{

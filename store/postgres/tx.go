@@ -145,7 +145,8 @@ func (t *tx) release() {
 
 const (
 	sqlFindQueue = "SELECT id, settings FROM fairq.queues WHERE name = $1 FOR UPDATE"
-	sqlMakeQueue = "INSERT INTO fairq.queues (name, settings) VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING id, settings"
+	sqlMakeQueue = "INSERT INTO fairq.queues (name, settings) VALUES ($1, $2) ON CONFLICT DO " +
+		"NOTHING RETURNING id, settings"
 )
 
 // Queue implements rows.Tx.

@@ -301,7 +301,11 @@ func TestWithTx(t *testing.T) {
 		require.NoError(t, err)
 		tx.Rollback()
 		tx = joined().View.(*view).tx
-		require.Error(t, tx.query("nonsense", "SELECT nonsense", nil, func(r pgx.Rows) error { r.Close(); return r.Err() }))
+		require.Error(t,
+			tx.query("nonsense", "SELECT nonsense", nil, func(r pgx.Rows) error {
+				r.Close()
+				return r.Err()
+			}))
 		tx.Rollback()
 		require.Empty(t, take(t, db.database, q, 10), "before it is committed")
 		if commit {
