@@ -13,8 +13,8 @@ import (
 )
 
 // BenchmarkCost pushes an item of a random key and pops one, in turn, in a queue with costs and in
-// one without. It reports how many times as long the first takes: the medians of short trials,
-// made in turn, so that what else the machine does concerns both.
+// one without. It reports the ratio of their times: the medians of short trials, made in turn, so
+// that other load of the machine concerns both.
 func BenchmarkCost(b *testing.B) {
 	type job struct {
 		user string

@@ -17,8 +17,8 @@ func BenchmarkSnapshot(b *testing.B) {
 	for i := range 100_000 {
 		_ = q.Push(all[i%len(all)])
 	}
-	// While the collector marks, copying pointers costs more; so once with it between the
-	// snapshots, and once as it comes.
+	// While the collector marks, copying pointers costs more. So it runs between the snapshots, and
+	// then whenever it likes.
 	for name, percent := range map[string]int{"lock-held": -1, "lock-held-during-GC": 100} {
 		b.Run(name, func(b *testing.B) {
 			defer debug.SetGCPercent(debug.SetGCPercent(percent))

@@ -32,8 +32,8 @@ type queue interface {
 	Pop() (work, bool)
 }
 
-// channel is a buffered channel, used without waiting. What the benchmarks time is exchange, which
-// is inlined.
+// channel is a buffered channel, used without waiting. These methods only fill and empty it: the
+// benchmarks time exchange.
 type channel chan work
 
 func (c channel) Push(w work) error {
@@ -90,8 +90,8 @@ func (s *slice) Pop() (w work, ok bool) {
 	return w, true
 }
 
-// naive is a queue in rounds as one would first write it: when a round is used up, the oldest item
-// of every key is taken and all these are sorted.
+// naive is the obvious queue in rounds: when a round is used up, it takes the oldest item of every
+// key and sorts them.
 type naive struct {
 	mu    sync.Mutex
 	clock int
@@ -149,7 +149,7 @@ func contenders(n int) []struct {
 	}
 }
 
-// exchange pushes and pops in turn. A channel is used directly, as everybody does, the others
+// exchange pushes and pops in turn. It uses a channel directly, as programs do, and other queues
 // through an interface.
 func exchange(q queue, all []work, next func() bool) {
 	i := 0
@@ -234,8 +234,8 @@ func BenchmarkParallel(b *testing.B) {
 	}
 }
 
-// BenchmarkWait has as many producers as consumers, which wait for each other. In handing-over two
-// goroutines pass an item back and forth.
+// BenchmarkWait runs producers and as many consumers, which wait for each other. In handing-over,
+// two goroutines pass an item back and forth.
 func BenchmarkWait(b *testing.B) {
 	all, ctx := users(100), context.Background()
 	cancelable, cancel := context.WithCancel(ctx)
@@ -379,7 +379,7 @@ func BenchmarkEvict(b *testing.B) {
 			}
 		})
 	}
-	// One more than two for every key, so that each push displaces the item of the key before it.
+	// With one item more than two for every key, each push evicts an item of the key before it.
 	evicting := fairq.Options[string, work]{
 		Capacity: 20_001, WhenFull: fairq.EvictHeaviest, OnEvict: func(string, work) {},
 	}
@@ -393,8 +393,8 @@ func BenchmarkEvict(b *testing.B) {
 }
 
 // BenchmarkLongest times every single call while 1,000,000 keys come and go, each with two items,
-// and the collector is off. It does so nine times, takes the least time of each call, for the
-// machine holds up now this one and now that one, and reports the longest of these.
+// with the collector off. It does so nine times, because the machine stalls at random. It takes
+// the least time of each call, and reports the longest of these.
 func BenchmarkLongest(b *testing.B) {
 	const keys = 1_000_000
 	all := users(keys)
@@ -438,8 +438,8 @@ func heap() float64 {
 	return float64(m.HeapAlloc)
 }
 
-// BenchmarkMemory reports the heap of 1,000,000 items beyond their values and what their keys
-// take, and how much of it stays when they have been popped.
+// BenchmarkMemory reports the heap of 1,000,000 items, without their values and keys, and the part
+// of it that is left after they were popped.
 func BenchmarkMemory(b *testing.B) {
 	const items = 1_000_000
 	all := users(items)

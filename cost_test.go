@@ -90,8 +90,8 @@ func TestNewcomerWaitsForLittleWork(t *testing.T) {
 	}
 }
 
-// As long as two keys have items, and the next of each is queued before the round of its last one
-// begins, the work served of them, each in units of its share of a round, differs by little.
+// While two keys have items, and the next item of each is queued before the round of its last one
+// begins, their served work differs by little, each in units of its share of a round.
 func TestBalanceOfWork(t *testing.T) {
 	most := 0.0
 	for seed := range uint64(2000) {
@@ -120,7 +120,7 @@ func TestBalanceOfWork(t *testing.T) {
 	require.Greater(t, most, 0.8, "the bound says something")
 }
 
-// balance returns by how much the service of two keys differs at most over any stretch in which
+// balance returns the greatest difference in the service of two keys, over all stretches in which
 // both have items.
 func (p *priced) balance(a, b int) float64 {
 	difference, least, most, widest := 0.0, 0.0, 0.0, 0.0
@@ -143,9 +143,8 @@ func (p *priced) balance(a, b int) float64 {
 	return widest
 }
 
-// A key that pushes its next item when its last one has left gets no more than one with a backlog,
-// whatever the quantum. It gets no less either, unless it could have more items in a round than
-// one.
+// A key that pushes its next item when its last one has left gets no more than a key with a
+// backlog, whatever the quantum. It gets less only if several items fit into its share of a round.
 func TestOneItemAtATime(t *testing.T) {
 	for _, quantum := range []int{10, 25, 50, 99, 100, 101, 150, 300, 1000} {
 		for _, rest := range []int{0, 20} { // others, so that rounds have more than one item
@@ -218,7 +217,7 @@ func TestAccountsAreForgotten(t *testing.T) {
 	}
 }
 
-// What is wrong with a cost is an error that names it, and changes nothing.
+// A wrong cost returns an error that names it, and changes nothing.
 func TestCostOutOfRange(t *testing.T) {
 	o := Options[int, costly]{Cost: costOf, Quantum: 10}
 	q := New(func(item costly) int { return item.key }, &o)
@@ -281,7 +280,7 @@ func TestCostOutOfRange(t *testing.T) {
 	require.NoError(t, big.check())
 }
 
-// Cost and Quantum may change while the queue is empty. Before, a change waits.
+// Cost and Quantum may change while the queue is empty. A change before that waits until it is.
 func TestChangingCost(t *testing.T) {
 	var q Queue[int, costly]
 	q.Push(1, costly{1, 9})
@@ -309,7 +308,8 @@ func TestChangingCost(t *testing.T) {
 	require.NoError(t, q.check())
 }
 
-// Whatever is changed and when, the queue stays whole, and each key's items leave in order.
+// After any change at any time the queue keeps its invariants, and each key's items leave in
+// order.
 func TestChangingCostAtRandom(t *testing.T) {
 	for seed := range uint64(60) {
 		random := rand.New(rand.NewPCG(seed, 8))
@@ -356,7 +356,7 @@ func TestChangingCostAtRandom(t *testing.T) {
 	}
 }
 
-// A reported cost becomes the cost of the key's next items, and is kept when the key has none.
+// A reported cost becomes the cost of the key's next items, even if the key has none for a while.
 func TestLearnedCosts(t *testing.T) {
 	{
 		q := New(func(key int) int { return key },
@@ -410,9 +410,9 @@ func TestLearnedCosts(t *testing.T) {
 	require.Panics(t, func() { new(Queue[int, int]).ReportCost(1, 1, 5) })
 }
 
-// Where costs are settled, two keys that have items differ by little in what their items really
-// cost, whatever they declare: keys that overstate and understate by up to 1,000 times, that come
-// and go, with up to 8 items at work at once, those of one key 1,000 times as long.
+// With settled costs the real costs of two keys with items differ by little, whatever they
+// declare. The keys overstate and understate by up to 1,000 times, come and go, and have up to 8
+// items at work; the items of one key take 1,000 times as long.
 func TestSettledBalance(t *testing.T) {
 	most := 0.0
 	for seed := range uint64(2000) {
@@ -436,9 +436,9 @@ func TestSettledBalance(t *testing.T) {
 	require.Greater(t, most, 0.4, "the bound says something")
 }
 
-// A worker that is alone reports before it takes the next item. So what keys declare makes no
-// difference, and the bound does not have it: a key that overstates by 40 need not wait until the
-// turn comes that this would have had, to be served so often in a row then.
+// A single worker reports a cost before it takes the next item. So the declared costs make no
+// difference, and are not in the bound. A key that overstates by 40 does not wait for a turn of
+// that price, and is not served 40 times in a row afterwards.
 func TestOverstatedCosts(t *testing.T) {
 	s := newSettled(1)
 	s.workers, s.weights, s.factor, s.comes, s.Quantum = 1, []int{1, 1}, []float64{1, 40},
@@ -449,7 +449,7 @@ func TestOverstatedCosts(t *testing.T) {
 	require.LessOrEqual(t, s.balance(1, 0), 2+2*float64(s.largest[0]+s.largest[1])/1000)
 }
 
-// settled is a queue whose items are at work for some time, and then report their true cost.
+// settled is a queue with workers that take some time for an item, and then report its real cost.
 type settled struct {
 	*priced
 	workers           int
@@ -480,7 +480,7 @@ func newSettled(seed uint64) *settled {
 	return s
 }
 
-// step makes a worker take an item, or lets the item that is ready first report its cost.
+// step lets a worker take an item, or lets the next finished item report its cost.
 func (s *settled) step() {
 	for key, comes := range s.comes {
 		for s.KeyLen(key) < 2 && (!comes || s.random.IntN(8) == 0) {

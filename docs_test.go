@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The complete programs in the docs build. Programs with an "Output:" print that, and tests pass.
+// The complete programs in the docs build. If they have an "Output:" they print it. Their tests
+// pass.
 func TestDocs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds them one by one: make docs")

@@ -39,7 +39,7 @@ func Example() {
 	// alice report 4
 }
 
-// Workers range over All. It ends when the queue is closed and all that was queued is done.
+// Workers range over All. The loop ends when the queue is closed and empty.
 func ExampleFairQueue_All() {
 	q := fairq.New(byUser, nil)
 	var workers sync.WaitGroup
@@ -152,7 +152,7 @@ func ExampleOptions_cost() {
 	// [books chats chats chats chats chats chats books books]
 }
 
-// What an item costs is learned where nobody knows it before: here what the jobs of bob take.
+// The queue learns costs that are unknown beforehand, here those of bob's jobs.
 func ExampleFairQueue_ReportCost() {
 	q := fairq.New(byUser, &fairq.Options[string, job]{PriorCost: 60, Quantum: 6})
 	seconds := map[string]int64{"alice": 6, "bob": 600}
@@ -268,7 +268,7 @@ func ExampleFairQueue_KeyStats_service() {
 	// small: {Served:1 Refused:0 Evicted:0 Cost:0}
 }
 
-// What can be seen of a queue is printed and marshalled as it is.
+// A Snapshot can be printed, and marshalled to JSON.
 func ExampleSnapshot() {
 	q := fairq.New(func(job string) string { return job[:1] }, nil)
 	_, _ = q.PushBatch([]string{"a1", "a2", "a3", "b1", "c1"})
@@ -281,7 +281,7 @@ func ExampleSnapshot() {
 	// {"round":["b1","c1"],"queues":{"a":["a2","a3"]}} <nil>
 }
 
-// Workers that exist only while there is something to do.
+// These workers exist only while there is an item.
 func ExampleFairQueue_Watch() {
 	q := fairq.New(byUser, nil)
 	var workers sync.WaitGroup

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fairDriver makes the same calls on a FairQueue and on the model. All that wait are in one
-// bubble, so it is known when nobody has anything left to do.
+// fairDriver makes the same calls on a FairQueue and on the model. All waiting calls are in one
+// bubble, so the driver knows when each has returned or blocked.
 type fairDriver struct {
 	*testing.T
 	q       *FairQueue[float64, int]
@@ -37,8 +37,8 @@ type call struct {
 	outcome
 }
 
-// driveFair makes the calls that data spells on a queue of one of many configurations, and
-// compares with the model. The first three bytes tell the configuration.
+// driveFair decodes data to a configuration, from the first three bytes, and to calls. It compares
+// the queue with the model.
 func driveFair(t *testing.T, data []byte) {
 	if len(data) < 3 || len(data) > 300 {
 		return
@@ -241,7 +241,7 @@ func (d *fairDriver) end(arg int) {
 	d.m.rounds = nil
 }
 
-// compare compares all that can be seen.
+// compare compares the results of all reading calls with the model.
 func (d *fairDriver) compare(step int) {
 	synctest.Wait()
 	for n := len(d.ended); n > 0; n-- {
@@ -312,8 +312,8 @@ func (d *fairDriver) compareCounts() {
 	require.Len(d, d.q.KeyStats(100, ByServed), served)
 }
 
-// compareSnapshot compares a snapshot for which memory was got ready some steps ago with what will
-// be popped, which it has in two parts.
+// compareSnapshot compares a snapshot, into memory that was prepared some steps ago, with the
+// order of pops: first its round, then its queues.
 func (d *fairDriver) compareSnapshot() {
 	c := d.earlier.blank()
 	d.q.queue.copyTo(&c)
@@ -340,7 +340,7 @@ func (d *fairDriver) compareSnapshot() {
 	require.Equal(d, order, got)
 }
 
-// compareUpcoming compares the first items, or all, with what will be popped.
+// compareUpcoming compares the first items, or all, with the order of pops.
 func (d *fairDriver) compareUpcoming(step int) {
 	order, left, rounds := d.m.order(), d.m.turns.Left(), map[int]int{}
 	all := d.q.Upcoming(len(order) + step%2)
@@ -359,7 +359,7 @@ func (d *fairDriver) compareUpcoming(step int) {
 		rounds[numberOf(u.Key)] = u.Round
 	}
 	for key, last := range rounds {
-		if !d.m.pricing.oneTurn() && !d.m.o.ShareTime { // else not every item has a round yet
+		if !d.m.pricing.oneTurn() && !d.m.o.ShareTime { // otherwise some items have no round yet
 			require.Equal(d, d.m.turns.Rounds(key), last, "step %d", step)
 		}
 	}
@@ -388,9 +388,8 @@ func TestFairQueueAgainstModel(t *testing.T) {
 	}
 }
 
-// bursts has the calls come so that many wait for a key whose share has grown since, and some of
-// them give up: many pushes that wait, half of them of one key, then some pops, and then the ends
-// of contexts.
+// bursts orders the calls so that many producers wait for a key, its share grows, and some give
+// up: many waiting pushes, half of them of one key, then some pops, then cancelled contexts.
 func bursts(random *rand.Rand, data []byte) {
 	data[1] = data[1]&^8 | 64 | 32 // RejectOverShare
 	keys := 2 + data[2]>>5

@@ -25,7 +25,7 @@ type fairModel struct {
 	taken      []int             // the delivered items that have not ended
 }
 
-// outcome is what a call that may wait returns. A PushWait has its item for a number.
+// outcome is the result of a call that may wait. A PushWait is known by its item.
 type outcome struct {
 	item int
 	err  error
@@ -129,7 +129,7 @@ func (m *fairModel) offer(item int) error {
 	return nil
 }
 
-// pushWait is PushWait, which returns as soon as done says so.
+// pushWait is PushWait. The call has returned when done has its number.
 func (m *fairModel) pushWait(item int) {
 	key := m.keyOf[item]
 	switch err := m.makeRoom(key); {
@@ -179,7 +179,7 @@ func (m *fairModel) waiting() (calls []int) {
 	return calls
 }
 
-// unbar and admit are called when an item of a key has left.
+// unbar and admit let producers in after an item of a key has left.
 func (m *fairModel) unbar(key int) bool {
 	items := m.keyBlocked.items(key)
 	if len(items) == 0 || m.keyFull(key, m.keyLen(key)+m.producers.keyLen(key)) {
@@ -224,7 +224,7 @@ func (m *fairModel) take() int {
 	return item
 }
 
-// knownCost returns what an item costs if that is known.
+// knownCost returns the cost of an item, 0 if it is unknown.
 func (m *fairModel) knownCost(item int) uint64 {
 	if m.pricing.hasCosts() && m.pricing.prior == 0 {
 		return uint64(m.pricing.cost(item))
@@ -283,7 +283,7 @@ func (m *fairModel) close() {
 		newModel(NextRound, m.weights, pricing{}), nil, true
 }
 
-// stats returns what Stats must, and KeyStats by key.
+// stats returns the expected results of Stats and KeyStats.
 func (m *fairModel) stats() (s Stats, keys map[int]KeyStat[float64]) {
 	s, keys = m.counts, map[int]KeyStat[float64]{}
 	s.Len, s.Keys, s.Capacity, s.Closed = m.len(), len(m.keys), m.o.Capacity, m.closed

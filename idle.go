@@ -9,8 +9,8 @@ package fairq
 
 const (
 	idleShare = 3       // for each active key, this number of idle ones may stay
-	maxIdle   = 1 << 8  // and this number beside
-	maxKnown  = 1 << 14 // which is larger if costs are learned
+	maxIdle   = 1 << 8  // and this number besides
+	maxKnown  = 1 << 14 // in place of maxIdle if costs are learned
 	handSpan  = 4       // buckets that a call looks at: one or two keys, two while the table grows
 )
 

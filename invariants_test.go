@@ -5,7 +5,7 @@ import (
 	"math/bits"
 )
 
-// check walks the whole queue and returns the first thing that is not as it must be.
+// check walks the whole queue, and returns the first broken invariant.
 func (q *Queue[K, V]) check() error {
 	seen := map[uint32]bool{} // nodes
 	turns := map[uint32]int{} // by key
@@ -57,7 +57,7 @@ func (q *Queue[K, V]) check() error {
 			keys++
 			s := q.keys.at(slot)
 			if s.len == 0 {
-				continue // it is idle, see checkIdle
+				continue // an idle key, see checkIdle
 			}
 			active++
 			want := s.len

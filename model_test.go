@@ -8,8 +8,7 @@ import (
 	"github.com/fairq/fairq/internal/roundsmodel"
 )
 
-// model is the queue as one would first write it: each key has its items, and as many turns. All
-// that it does is slow.
+// model is the obvious queue: each key has its items, and as many turns. It is slow.
 type model struct {
 	weights map[int]int
 	pricing pricing
@@ -24,7 +23,7 @@ type model struct {
 
 type modelItem struct{ key, item int }
 
-// turns says which key is next.
+// turns is the rule for the next key.
 type turns interface {
 	push(key, weight, cost int)
 	Pop() int
@@ -67,9 +66,9 @@ type pricing struct {
 	share                bool // Options.ShareTime
 }
 
-// pricings are those of the regimes of tests: without costs; with equal costs, which changes
+// pricings are the settings that tests use: without costs; with equal costs, which changes
 // nothing; with items that cost a part of the quantum, about as much, some ten times as much, and
-// up to the limit; the same with costs that are settled; and with costs that are learned.
+// up to the limit; the same with settled costs; and with learned costs.
 var pricings = []pricing{
 	{},
 	{quantum: 1, most: 1},
@@ -88,7 +87,7 @@ func (p pricing) oneTurn() bool { return p.settle || p.prior > 0 }
 
 func (p pricing) hasCosts() bool { return p != pricing{share: p.share} }
 
-// cost returns what an item costs, or will have cost.
+// cost returns the declared cost of an item, or its real cost if costs are learned.
 func (p pricing) cost(item int) int {
 	if p.most == 0 {
 		return 1
@@ -96,7 +95,7 @@ func (p pricing) cost(item int) int {
 	return 1 + item*7919%p.most
 }
 
-// realCost returns what an item turns out to have cost.
+// realCost returns the cost to be reported for an item.
 func (p pricing) realCost(item, arg int) int {
 	if arg > 24 {
 		return item * 7919 % (3 * account.MaxQuanta)
@@ -169,7 +168,7 @@ func (m *model) changed(key int) {
 	}
 }
 
-// estimate returns what the next item of a key will cost, as far as was learned.
+// estimate returns the learned cost of a key's next item.
 func (m *model) estimate(key int) int {
 	if mean, ok := m.means[key]; ok {
 		return int(max(1, mean>>16))
@@ -256,9 +255,9 @@ func (m *model) position(item int) (n int, ok bool) {
 	return max(n, 0), n >= 0
 }
 
-// heaviest returns the keys that have items in the furthest round, or where not all items have
-// turns those with the most items for their weight; and the newest and the oldest item of the last
-// one of these.
+// heaviest returns the keys with items in the furthest round, or, if not all items have turns, the
+// keys with the most items for their weight. It also returns the newest and the oldest item of the
+// last of these keys.
 func (m *model) heaviest() (keys map[int]bool, newest, oldest int) {
 	keys = map[int]bool{}
 	if m.pricing.oneTurn() || m.pricing.share {

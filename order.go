@@ -113,7 +113,7 @@ func (q *Queue[K, V]) orderAhead(yield func(uint64, uint32) bool) {
 			k = &forecast{s.account(), s.oldest, q.turnCosts.at(s.oldest).cost, s.len}
 			keys[slot] = k
 		}
-		if k.Round <= round { // else it owes further rounds
+		if k.Round <= round { // a later Round means that the key pays off a debt first
 			if !yield(round, k.item) {
 				return false
 			}
@@ -134,7 +134,7 @@ func (q *Queue[K, V]) orderAhead(yield func(uint64, uint32) bool) {
 				return
 			}
 		}
-		for i := 0; i < len(given[round]); i++ { // it may become longer
+		for i := 0; i < len(given[round]); i++ { // serve may append to it
 			if !serve(round, given[round][i]) {
 				return
 			}

@@ -300,9 +300,8 @@ func TestNoChurn(t *testing.T) {
 	}
 }
 
-// TestSpike fills a Queue and a FairQueue, each with items that have memory of their own, and
-// drains them but for a few items. Both deliver the same, each key's items in order, and give
-// their memory back.
+// TestSpike fills a Queue and a FairQueue with items that have memory of their own, and drains all
+// but a few. Both deliver the same items, each key's in order, and give back their memory.
 func TestSpike(t *testing.T) {
 	const items, few, kinds = 20_000, 10, 9000
 	keyOf := func(item int) int { return item % (1 + item%kinds) } // few keys have many items
@@ -375,7 +374,7 @@ func TestSpike(t *testing.T) {
 	}
 }
 
-// A table frees the chunks that its keys have left, with the state of their costs.
+// A table frees chunks without keys, and their cost accounts.
 func TestCostsOfKeysThatAreGone(t *testing.T) {
 	var table keyTable[int]
 	for key := range 3 * chunkSlots {
@@ -389,7 +388,7 @@ func TestCostsOfKeysThatAreGone(t *testing.T) {
 	require.False(t, table.costs.strays(&table.slots))
 }
 
-// The table separates keys of one hash, and a key with another hash in their bucket.
+// The table separates keys with the same hash, and a key with another hash in the same bucket.
 func TestOneHash(t *testing.T) {
 	var table keyTable[int]
 	one, two := table.insert(1, 7), table.insert(2, 7)

@@ -12,8 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// driver makes the same calls on a queue and on the model, and compares everything that can be
-// seen.
+// driver makes the same calls on a queue and on the model, and compares all results.
 type driver struct {
 	testing.TB
 	q       Queue[float64, int]
@@ -27,7 +26,7 @@ type driver struct {
 	next    int                 // the next item; 0 is none
 }
 
-// drive makes the calls that data spells. Its first two bytes tell the regime.
+// drive decodes data to settings, from the first two bytes, and to calls, and makes these.
 func drive(t testing.TB, data []byte) {
 	if len(data) < 2 {
 		return
@@ -81,7 +80,7 @@ func drive(t testing.TB, data []byte) {
 	require.NoError(t, d.q.check())
 }
 
-// begin has the rounds of an empty queue begin behind the given one.
+// begin lets the rounds of an empty queue begin after the given one.
 func (r *rounds) begin(round uint64) {
 	r.current, r.last, r.dir = round, round, make([]*roundChunk, 2)
 	*r.chunk(round + 1) = new(roundChunk)
@@ -210,7 +209,7 @@ func TestQueueAgainstModel(t *testing.T) {
 	}
 }
 
-// Reads change nothing, whatever the state of the queue, or the race detector would report it.
+// Reads change nothing in any state of the queue; otherwise the race detector would report it.
 func TestReadersAtOnce(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 7))
@@ -288,7 +287,7 @@ func TestMaxLen(t *testing.T) {
 	require.NoError(t, q.check(), "nothing has changed")
 }
 
-// A FairQueue works with its queues by their methods, so that these can be read without it.
+// A FairQueue uses its Queues only by their methods, so each can be read without the other.
 func TestBorder(t *testing.T) {
 	field := regexp.MustCompile(`q\.(queue|producers|keyBlocked)\.[a-z]\w*\b[^(]`)
 	for _, file := range []string{

@@ -142,7 +142,7 @@ func (q *Queue[K, V]) remove(node uint32) V {
 		}
 	}
 	turn := s.lastTurn
-	hasAll := !q.costs.oneTurn || s.len == 1 // as many turns as items
+	hasAll := !q.costs.oneTurn || s.len == 1 // the key has as many turns as items
 	if hasAll {
 		q.dropTurn(s)
 	}
@@ -212,7 +212,7 @@ func (q *Queue[K, V]) dropTurn(s *keyState[K]) {
 	l.key &^= firstOfRound
 	switch {
 	case q.costs.oneTurn:
-		return // it was not paid
+		return // the key pays only when the turn is served
 	case q.costs.areOn():
 		s.round, s.used = q.turnCosts.at(turn).before(round)
 		return

@@ -20,8 +20,8 @@ func shares(capacity int, weights []int) *fairq.FairQueue[int, int] {
 	})
 }
 
-// What RejectOverShare promises, in random histories of pushes and pops, of some keys that flood
-// and some that do not.
+// RejectOverShare keeps its promises in random histories of pushes and pops, by keys that flood
+// and keys that do not.
 func TestShareRule(t *testing.T) {
 	for seed := range uint64(150) {
 		r := rand.New(rand.NewPCG(seed, 7))
@@ -65,7 +65,7 @@ func TestShareRule(t *testing.T) {
 	}
 }
 
-// Keys that flood the queue share it among themselves and with one part that stays free.
+// m keys that flood the queue each hold one part in m + 1, and one part stays free.
 func TestShareOfFloods(t *testing.T) {
 	for _, capacity := range []int{30, 128, 1000, 4096} {
 		for floods := 1; floods <= 6; floods++ {
@@ -93,7 +93,7 @@ func TestShareOfFloods(t *testing.T) {
 	require.Equal(t, 11, keysThatFill(1024))
 }
 
-// keysThatFill returns how many keys it takes to fill a queue, if each pushes until it is refused
+// keysThatFill returns the number of keys that fill a queue, if each pushes until it is refused
 // before the next one begins.
 func keysThatFill(capacity int) (keys int) {
 	weights := make([]int, capacity)

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// shared are turns by the rule of Options.ShareTime, to the letter: it looks at all keys and
-// forgets none.
+// shared is the rule of Options.ShareTime to the letter: it looks at all keys, and forgets none.
 type shared struct {
 	keys  map[int]*sharer
 	came  int
@@ -24,7 +23,7 @@ type sharer struct {
 	came         []int // the numbers of its items
 }
 
-// tick lets time pass, which counts if there are items.
+// tick lets time pass. It is charged only while there are items.
 func (s *shared) tick() {
 	if s.next() >= 0 {
 		s.clock += time.Since(s.last)
@@ -37,7 +36,7 @@ func (s *shared) count(k *sharer) {
 	k.at = s.clock
 }
 
-// next returns the key that is next, -1 if there is none.
+// next returns the next key, -1 if there is none.
 func (s *shared) next() int {
 	best := -1
 	for key, k := range s.keys {

@@ -63,10 +63,10 @@ func TestShareTimeEnds(t *testing.T) {
 		"fairq: Done: nothing is held, because Options.ShareTime is false")
 }
 
-// TestShareTimeBounds has k consumers in virtual time. A key that holds nothing and owes nothing
-// is served in the order of such keys, and after D * (n / k + 1) at most; two keys that always
-// have items differ by less than (2k + 1) * D of work. These are (b), (c) and (a) of
-// docs/design.md.
+// TestShareTimeBounds runs k consumers in virtual time. It checks (b), (c) and (a) of
+// docs/design.md: keys that hold and owe nothing are served in the order in which they came, each
+// after D * (n / k + 1) at most; two keys that always have items differ by less than (2k + 1) * D
+// of work.
 func TestShareTimeBounds(t *testing.T) {
 	seeds := 200
 	if testing.Short() {

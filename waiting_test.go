@@ -105,7 +105,7 @@ func TestPushWait(t *testing.T) {
 	})
 }
 
-// A producer whose key is at its capacity must not hold up the others, and must not be forgotten.
+// A producer whose key is at its capacity does not block the others, and is not forgotten.
 func TestPushWaitKeyCapacity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := fairq.New(letter, &options{Capacity: 3, KeyCapacity: 2})
@@ -201,7 +201,7 @@ func TestPushWaitOrder(t *testing.T) {
 	})
 }
 
-// Whatever makes room lets those in who wait for it.
+// Every call that makes room admits waiting producers.
 func TestRoomIsUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var evicted string
@@ -231,8 +231,8 @@ func TestRoomIsUsed(t *testing.T) {
 	})
 }
 
-// With EvictOldest nobody waits for the Capacity, also not who has waited for the capacity of a
-// key.
+// With EvictOldest no producer waits for the Capacity, not even after waiting for the capacity of
+// its key.
 func TestEvictOldestDoesNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var evicted string
@@ -279,7 +279,7 @@ func TestEvictOldestDoesNotWait(t *testing.T) {
 	})
 }
 
-// A key that has been served and has lost its only item has none that could make room for it.
+// A key that was served and has lost its only item has no item to evict for a push of its own.
 func TestEvictOldestOfNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var evicted string
@@ -302,8 +302,8 @@ func TestEvictOldestOfNone(t *testing.T) {
 	})
 }
 
-// When an item is handed to a waiter at the moment in which its context ends, the waiter has the
-// item, or it has the error and the item is still there; and a producer has an error only if its
+// When an item is handed to a waiter at the moment at which its context ends, either the waiter
+// gets the item, or it gets the error and the item stays. A producer gets an error only if its
 // item is not queued.
 func TestHandOverWinsOverCancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -344,7 +344,7 @@ func TestHandOverWinsOverCancel(t *testing.T) {
 	})
 }
 
-// atOnce makes two calls, now one first and now the other, before others notice, as a rule.
+// atOnce makes two calls in either order, mostly before another goroutine notices the first.
 func atOnce(i int, a, b func()) {
 	if i%2 == 0 {
 		a, b = b, a

@@ -33,8 +33,8 @@ type watched struct {
 	all     sync.WaitGroup
 }
 
-// TestWatch makes random calls, and checks after each that those watches were called, once, that
-// were due by it, and no others.
+// TestWatch makes random calls. After each it checks that it has called exactly the watches that
+// became due, once.
 func TestWatch(t *testing.T) {
 	for seed := range uint64(200) {
 		synctest.Test(t, func(t *testing.T) {
@@ -91,7 +91,7 @@ func newWatched(t *testing.T, seed uint64) *watched {
 	return w
 }
 
-// spare is what functions of the user's panic with here.
+// spare is the value with which functions of the user panic in these tests.
 type spare struct{}
 
 // spared makes a call whose caller recovers.
@@ -110,7 +110,7 @@ func (w *watched) demand() int {
 	return s.Len + s.WaitingPush
 }
 
-// wait has a call wait, until it is cancelled or served.
+// wait starts a call that waits until it is cancelled or served.
 func (w *watched) wait(call func(ctx context.Context)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	w.cancels = append(w.cancels, cancel)
@@ -243,7 +243,7 @@ func TestWatchLosesNothing(t *testing.T) {
 	}
 }
 
-// Whatever ends one of the functions that a call has to call, the others are called.
+// If one of the functions that a call runs panics or exits, the call still runs the others.
 func TestEndsOfFunctions(t *testing.T) {
 	for name, end := range map[string]func(){
 		"panic": func() { panic(spare{}) }, "Goexit": runtime.Goexit,

@@ -375,7 +375,8 @@ func (l *Limiter[K]) waitLocked(k *fairshare.Key[K, line[K]], key K, weight int,
 	k.Data.add(c)
 	l.counts.Waiting++
 	l.shares.Wait(k, k.Data.head(), now)
-	if l.counts.Held < l.limit && l.shares.Len() > 0 { // it waits for units
+	// permits are free, so the call waits for units of the rate
+	if l.counts.Held < l.limit && l.shares.Len() > 0 {
 		l.refillLocked()
 		l.armLocked()
 	}

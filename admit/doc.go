@@ -36,7 +36,7 @@
 // # Cost
 //
 // Acquire and Release are O(log waiting keys), and O(1) if no call waits; they allocate nothing
-// for a known key. Memory is O(held permits + waiting requests): the Limiter forgets idle keys
-// when there are more than 32 and twice the active ones. All methods may be called at any time by
-// any goroutine. No goroutine runs, and no user code runs under the lock.
+// for a known key. Memory is O(held permits + waiting requests): the Limiter remembers at most 32
+// idle keys, and two more for each active key. All methods may be called at any time by any
+// goroutine. No goroutine runs, and no user code runs under the lock.
 package admit

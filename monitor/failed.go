@@ -37,7 +37,7 @@ type failures struct {
 	At     time.Time `json:"at"`
 	Count  int       `json:"count"`          // tasks
 	Read   int       `json:"read"`           // tasks that were read, and are in the groups
-	Gone   bool      `json:"gone,omitempty"` // they are buried nowhere
+	Gone   bool      `json:"gone,omitempty"` // the failed tasks are in no store
 	Groups []group   `json:"groups"`         // the largest first
 
 	all  map[group]int // by reason, key and kind

@@ -32,7 +32,7 @@ type keyRow struct {
 	Missed uint64       `json:"missed"`
 	Minute *minute      `json:"minute,omitempty"`
 
-	first bool            // it is among the first of an order
+	first bool            // among the first keys of an order
 	wait  fairq.Histogram // of the delivered items
 }
 

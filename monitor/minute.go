@@ -161,11 +161,11 @@ func (p *past) add(l *sample) {
 	for i := range l.Keys {
 		k := &l.Keys[i]
 		l.Oldest = max(l.Oldest, k.OldestAge)
-		if l.Kind == "pool" { // they have been counted with the queue
+		if l.Kind == "pool" { // the source of the queue has counted them
 			continue
 		}
 		m := p.keys[k.Key]
-		if m == nil && !p.all.IsZero() { // it had nothing then
+		if m == nil && !p.all.IsZero() { // the key had no counts at the earlier looks
 			m = moments{{at: p.all}}
 		}
 		k.Minute = m.add(moment{l.At, countsOf(k.Total), k.wait})

@@ -101,13 +101,13 @@ type taskQueue[V any] struct {
 	// The keys by age and by backlog: to count them can take as long as to read all tasks.
 	counted [2][]fairq.KeyStat[string]
 	at      time.Time // when they were counted
-	next    time.Time // they are not counted again before, unless one of them was acted on
+	next    time.Time // the earliest time of the next count, unless an action changes a key
 	changed atomic.Bool
 }
 
 // Limits of counting the keys of tasks. In a database other calls may have to wait for it.
 const (
-	countPart    = 40 // it takes at most this part of the time
+	countPart    = 40 // counting takes at most one part in 40 of the time
 	countEvery   = 5 * time.Second
 	countTimeout = 200 * time.Millisecond
 	countAgain   = time.Minute // after that
@@ -203,7 +203,7 @@ func (q *taskQueue[V]) look(ctx context.Context) (s sample, err error) {
 		if u.Cost != 1 {
 			up.Cost = uint64(u.Cost)
 		}
-		if q.at.IsZero() { // it is all that is known of it
+		if q.at.IsZero() { // the keys were never counted, so the next tasks are all that is known
 			row := keys.of(u.Key)
 			row.Len++
 			row.OldestAge, row.first = max(row.OldestAge, up.Age), row.first || i < pageKeys

@@ -57,9 +57,9 @@ func (c *chore) String() string {
 
 // act is what an attempt does.
 type act struct {
-	how   string        // it ends
-	by    string        // it passes the time before
-	lasts time.Duration // that
+	how   string        // how it ends
+	by    string        // how it passes the time before that
+	lasts time.Duration // the time before
 }
 
 var (

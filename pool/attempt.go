@@ -134,7 +134,7 @@ func (a *attempt[V]) end(w *worker, err error) {
 	a.endContext(ran)
 	switch {
 	case a.class.queue == nil:
-		p.observe("Done", func() { a.class.done(a.task.Payload) }) // it calls user code
+		p.observe("Done", func() { a.class.done(a.task.Payload) }) // which calls the key function
 		a.settleItem(err)
 	case a.class.inMemory:
 		a.settle(err)

@@ -184,7 +184,7 @@ func distance(a, b []float64) float64 {
 		for j < len(b) && b[j] <= x {
 			j++
 		}
-		if i+1 == len(a) || a[i+1] > x { // else there are more of the same
+		if i+1 == len(a) || a[i+1] > x { // x is the last of equal values
 			most = max(most, math.Abs(float64(i+1-j))/float64(len(a)))
 		}
 	}

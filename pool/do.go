@@ -40,7 +40,7 @@ func (p *Pool[V]) Do(ctx context.Context, key string, payload V, options PutOpti
 				p.cancelTask(c, id)
 			}
 			if c.own && p.ctx.Err() != nil && (isOver(err) || errors.Is(err, task.ErrDeleted)) {
-				err = ErrShutdown // it is in Leftovers
+				err = ErrShutdown // Shutdown has moved the task to Leftovers
 			}
 			err = c.failures.explain(options.UniqueKey, id, err)
 		}

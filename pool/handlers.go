@@ -169,7 +169,7 @@ func resubmitOptions(i *task.Info, now time.Time) PutOptions {
 		return p
 	}
 	if p.TTL = min(i.Expires.Sub(now)-p.Delay, task.MaxDuration); p.TTL <= 0 {
-		p.TTL, p.Deadline = 0, i.Expires // which is over, or will be before the delay is
+		p.TTL, p.Deadline = 0, i.Expires // a TTL cannot end before the delay, a Deadline can
 	}
 	return p
 }

@@ -46,7 +46,7 @@ type Pool[V any] struct {
 	submitting    atomic.Int64
 	submitsDone   chan struct{}           // gets a token when the last submit of a sealed pool ends
 	accepting     context.Context         // done when Shutdown or StopAndWait was called
-	stopAccepting context.CancelCauseFunc // of accepting
+	stopAccepting context.CancelCauseFunc // ends accepting
 }
 
 // New returns a pool that drains a queue, which stays the caller's. nil options are the defaults.

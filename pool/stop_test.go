@@ -266,8 +266,8 @@ func (b slowStatsBackend) Stats(ctx context.Context) (driver.Stats, error) {
 	return s, err
 }
 
-// TestWaitLooksAgain has a task that begins and submits to another class while Wait looks at that
-// class; and a task that expires then.
+// While Wait looks at one class, a task of another class begins and submits to the first, or
+// expires. Wait looks again.
 func TestWaitLooksAgain(t *testing.T) {
 	for name, o := range map[string]pool.PutOptions{
 		"begins":  {Delay: time.Second / 2},

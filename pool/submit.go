@@ -198,7 +198,7 @@ func (p *Pool[V]) makeRoom(
 ) (id task.ID, err error) {
 	switch whenFull {
 	case DropNew:
-		t := o.task()
+		t := o.newTask()
 		if bad := p.send(newDeadLetter(o.class.name, t, ReasonOverflow, full)); bad != nil {
 			return 0, errors.Join(full, bad) // the task remains the caller's
 		}
@@ -211,7 +211,7 @@ func (p *Pool[V]) makeRoom(
 		return 0, full
 	}
 	waiting := p.accepting
-	if !o.class.own || ctx.Done() != nil { // else nothing of ctx matters
+	if !o.class.own || ctx.Done() != nil { // otherwise neither can end the wait
 		var cancel context.CancelFunc
 		waiting, cancel = context.WithCancel(ctx)
 		defer cancel()
@@ -224,8 +224,8 @@ func (p *Pool[V]) makeRoom(
 	return id, err
 }
 
-// task returns the task as if it were put now, but in no queue.
-func (o *offer[V]) task() *task.Task[V] {
+// newTask makes the task that a Put would make now. It is in no queue.
+func (o *offer[V]) newTask() *task.Task[V] {
 	now, options := time.Now(), o.options
 	i := task.Info{
 		Key: o.key, Kind: options.Kind, UniqueKey: options.UniqueKey, Group: options.Group,
@@ -250,7 +250,7 @@ func (o *offer[V]) task() *task.Task[V] {
 
 // offered calls Observer.Offered.
 func (p *Pool[V]) offered(ctx context.Context, o *offer[V]) {
-	p.observe("Offered", func() { p.observer.Offered(ctx, o.class.name, o.task()) })
+	p.observe("Offered", func() { p.observer.Offered(ctx, o.class.name, o.newTask()) })
 }
 
 // answered is called with the error that Submit or the like returns for a task.
@@ -263,6 +263,6 @@ func (p *Pool[V]) answered(ctx context.Context, o *offer[V], id task.ID, err err
 	}
 	p.refused.Add(1)
 	if f := p.observer.Refused; f != nil {
-		p.observeOutside("Refused", func() { f(ctx, o.class.name, o.task(), err) })
+		p.observeOutside("Refused", func() { f(ctx, o.class.name, o.newTask(), err) })
 	}
 }

@@ -46,7 +46,7 @@ type class[V any] struct {
 	learn     func(t *task.Task[V], cost int64) // reports the cost of a task to a queue
 	done      func(item V)                      // reports the end of an item to a FairQueue
 	own       bool                              // the pool made it, and will close it
-	inMemory  bool                              // it is in memory, so that no call takes long
+	inMemory  bool                              // the store is in memory, so no call takes long
 	consumer  *task.Consumer[V]
 	taskWatch *task.Watch[V] // there may be a task
 	loadWatch *task.Watch[V] // enough tasks wait for another worker
@@ -65,8 +65,8 @@ type class[V any] struct {
 	goneHandled atomic.Uint64
 
 	// Protected by taskSource.mu:
-	inTurn  bool   // it has its turns in taskSource.turns
-	askedAt uint64 // the takeCount of the last call that has found nothing in it
+	inTurn  bool   // the class has its turns in taskSource.turns
+	askedAt uint64 // the takeCount of the last call that found no task in the class
 }
 
 // add adds a class.

@@ -252,7 +252,7 @@ func TestCloseWhileTaking(t *testing.T) {
 	})
 }
 
-// A task that is put between a look in vain and the wait for one is not missed.
+// A task that is put after a take found none, and before the take begins to wait, is not missed.
 func TestPutWhileLooking(t *testing.T) {
 	hookedBubble(t, nil, func(ctx context.Context, q *Queue[int], h *hooked) {
 		looks := 0

@@ -373,8 +373,8 @@ func (n *notifier) context(
 	}
 }
 
-// endedBefore returns the cause with which the context of a lease must end if the lease ended
-// before the context began, nil if it did not.
+// endedBefore returns nil while a lease lasts. If the lease ended before its context was made, it
+// returns the cause for that context.
 func (n *notifier) endedBefore(ctx context.Context, lease driver.Lease) error {
 	_, err := n.backend.Touch(ctx, lease, 0)
 	switch {

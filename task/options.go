@@ -14,26 +14,26 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// Options configure a queue. The fields marked as the queue's must be the same in all programs
-// that have the queue open at the same time.
+// Options configure a queue. Fields marked queue-wide must be the same in all programs that have
+// the queue open at the same time.
 type Options[V any] struct {
-	// Capacity is the greatest number of tasks, in all states unless CountOnlyWaiting is set; it is
-	// the queue's. 0 means no limit, because a refused task has no other place.
+	// Capacity is the greatest number of tasks, in all states unless CountOnlyWaiting is set. 0 means
+	// no limit, because a refused task has no other place. (Queue-wide.)
 	Capacity int
 
-	// KeyCapacity is the greatest number of tasks of one key, counted in the same way; it is the
-	// queue's. 0 means no limit but Capacity.
+	// KeyCapacity is the greatest number of tasks of one key, counted in the same way. 0 means no
+	// limit but Capacity. (Queue-wide.)
 	KeyCapacity int
 
-	// CountOnlyWaiting makes Capacity and KeyCapacity count only the ready and delayed tasks; it is
-	// the queue's. Then a Take makes room, as does every other change by which a task is no longer
-	// ready or delayed. A task that is handed back needs no room, so a queue may hold more than its
-	// Capacity, and refuses Puts until it holds less.
+	// CountOnlyWaiting makes Capacity and KeyCapacity count only the ready and delayed tasks. Then a
+	// Take makes room, as does every other change by which a task is no longer ready or delayed. A
+	// task that is handed back needs no room, so a queue may hold more than its Capacity, and refuses
+	// Puts until it holds less. (Queue-wide.)
 	CountOnlyWaiting bool
 
-	// WhenFull decides about a Put into a full queue; it is the queue's. RejectOverShare keeps room
-	// free: a key may hold about as many places as are free, counted as for Capacity, so a key that
-	// floods the queue does not keep others out; see [fairq.RejectOverShare].
+	// WhenFull decides about a Put into a full queue. (Queue-wide.) RejectOverShare keeps room free:
+	// a key may hold about as many places as are free, counted as for Capacity, so a key that floods
+	// the queue does not keep others out; see [fairq.RejectOverShare].
 	//
 	// EvictHeaviest looks at the ready and delayed tasks: from a key with the most of these (by its
 	// weight) it evicts the task that became ready or delayed last, unless the new task's key has as
@@ -54,7 +54,7 @@ type Options[V any] struct {
 	// OnExpire and did not notice in a transaction that the caller commits (WithTx).
 	OnExpire func(*Task[V])
 
-	// Newcomers decides which round a key without ready tasks joins; it is the queue's.
+	// Newcomers decides which round a key without ready tasks joins. (Queue-wide.)
 	Newcomers fairq.Newcomers
 
 	// Weight returns the number of tasks of a key in a round, 1 to [fairq.MaxWeight]; nil means 1
@@ -63,8 +63,8 @@ type Options[V any] struct {
 
 	// Quantum, if not 0, makes rounds share work instead of tasks: PutOptions.Cost is the work of a
 	// task, and Quantum the work of a key of weight 1 in a round, in the same units, up to
-	// [fairq.MaxQuantum]. It is the queue's. A tenth of a typical cost is good, see docs/costs.md. 0
-	// means that each task counts the same.
+	// [fairq.MaxQuantum]. A tenth of a typical cost is good, see docs/costs.md. 0 means that each
+	// task counts the same. (Queue-wide.)
 	Quantum int64
 
 	// PriorCost, with a Quantum, is for costs that are unknown before the task is done: the cost of a
@@ -75,13 +75,13 @@ type Options[V any] struct {
 	// means that costs are not learned.
 	PriorCost int64
 
-	// MaxInFlightPerKey is the greatest number of tasks of a key that are taken at the same time; it
-	// is the queue's. With 1, a key's tasks are done strictly one after the other. 0 means no limit.
+	// MaxInFlightPerKey is the greatest number of tasks of a key that are taken at the same time.
+	// With 1, a key's tasks are done strictly one after the other. 0 means no limit. (Queue-wide.)
 	MaxInFlightPerKey int
 
-	// KeyRate limits the attempts of each key, and Rate the attempts of all keys together; both are
-	// the queue's, and the zero Rate is no limit. A key without a token waits until it gets one, as
-	// with HoldKey, and so does the queue.
+	// KeyRate limits the attempts of each key, and Rate the attempts of all keys together. The zero
+	// Rate is no limit. (Queue-wide.) A key without a token waits until it gets one, as with HoldKey,
+	// and so does the queue.
 	//
 	// An attempt takes a token, and with a Quantum as many as its task costs, so that the rate is one
 	// of work. It needs one token to begin: the key owes the others, and its next attempt waits for
@@ -93,9 +93,9 @@ type Options[V any] struct {
 	KeyRate, Rate Rate
 
 	// KeepPlace makes every task that becomes ready again, or for the first time after a delay, go
-	// to the place of its Put, and not behind the queued tasks of its key; it is the queue's. The key
-	// still needs a new turn for it, so other keys do not wait longer. Choose it where a key's tasks
-	// must be done in order.
+	// to the place of its Put, and not behind the queued tasks of its key. The key still needs a new
+	// turn for it, so other keys do not wait longer. Choose it where a key's tasks must be done in
+	// order. (Queue-wide.)
 	KeepPlace bool
 
 	// Priority, TTL, TTR and MaxAttempts are the defaults for [PutOptions]. 0 means the most urgent
@@ -106,11 +106,11 @@ type Options[V any] struct {
 	MaxAttempts int
 
 	// Retention is the time for which the queue keeps the outcome of a task with a unique key after
-	// it is gone; it is the queue's. 0 means a minute.
+	// it is gone. 0 means a minute. (Queue-wide.)
 	Retention time.Duration
 
 	// Grace is the time for which a consumer that disconnects, or whose process dies, keeps its
-	// leases; it is the queue's. 0 means 30 seconds. When a process dies it is at least a second.
+	// leases. 0 means 30 seconds. When a process dies it is at least a second. (Queue-wide.)
 	Grace time.Duration
 
 	// CountKeys is the number of keys for which this Queue counts taken, refused and evicted tasks,
@@ -120,8 +120,8 @@ type Options[V any] struct {
 	CountKeys int
 
 	// AsIs opens a queue to look at it, or to repair it by hand. The queue must exist, or Open
-	// returns [ErrNotFound]. It keeps its options, which its consumers can still change; the options
-	// marked as the queue's are ignored here. Calls that put, take or wait return an [ErrInvalid]. In
+	// returns [ErrNotFound]. It keeps its options, which its consumers can still change; queue-wide
+	// options are ignored here. Calls that put, take or wait return an [ErrInvalid]. In
 	// a shared Store there are no Events, and due changes do not happen by calls of this Queue, so
 	// expired tasks are left to a Queue with an OnExpire.
 	AsIs bool
@@ -130,7 +130,7 @@ type Options[V any] struct {
 	// memory.Store does not use it.
 	Codec Codec[V]
 
-	// Format names the encoding of payloads; it is the queue's. Open refuses another Format for a
+	// Format names the encoding of payloads. (Queue-wide.) Open refuses another Format for a
 	// queue that has tasks, because they could not be decoded. "" means the name of the Codec's type,
 	// for JSON with the type of the payload. Set it where programs have different types for the same
 	// bytes, and where a type gets another name.

@@ -61,7 +61,7 @@ func (q *Queue[V]) show(r *driver.Record) (*Task[V], error) {
 // fill sets the payload of a task. It returns an error if the payload cannot be decoded.
 func (q *Queue[V]) fill(t *Task[V], payload any) error {
 	if q.notifier.inMemory {
-		t.Payload, _ = payload.(V) // it is one, or a nil interface
+		t.Payload, _ = payload.(V) // always a V, or nil if V is an interface
 		return nil
 	}
 	return q.decode(t, payload)

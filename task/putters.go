@@ -205,7 +205,8 @@ func (n *notifier) admitLocked(
 			}
 		})
 		w.trying = false
-		if w.rooms == p.rooms || !errors.Is(w.err, fairq.ErrFull) { // else there may be new room
+		// a new number of rooms means that the put may succeed now
+		if w.rooms == p.rooms || !errors.Is(w.err, fairq.ErrFull) {
 			p.tried(w)
 		}
 		if w.done {

@@ -194,7 +194,7 @@ func (t *Task[V]) Touch(ctx context.Context, d time.Duration) error {
 		return err
 	}
 	until, err := t.consumer.queue.backend.Touch(ctx, t.lease(), d)
-	if err != nil && !errors.Is(err, ErrGroupCancelled) { // else the lease is held
+	if err != nil && !errors.Is(err, ErrGroupCancelled) { // a lease in a cancelled group still holds
 		return err
 	}
 	if t.more != nil {

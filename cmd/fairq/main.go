@@ -314,7 +314,7 @@ func (c *call) run(ctx context.Context) error {
 		}
 		defer c.store.Close()
 	}
-	if c.command.run == nil { // it lists the commands, and they cannot list it
+	if c.command.run == nil { // completion reads the list of commands, so it cannot be in it
 		return c.completion()
 	}
 	return c.command.run(ctx, c)

@@ -194,7 +194,7 @@ func (s *Shares[K, D]) Release(k *Key[K, D], charge float64, now time.Duration) 
 	}
 	if k.held == 0 && k.waiting == 0 {
 		s.active--
-		if k.used > s.floor || len(s.keys) > s.active+2*spareKeys { // as a rule without a call
+		if k.used > s.floor || len(s.keys) > s.active+2*spareKeys { // rarely true, which saves the call
 			s.rest(k)
 		}
 	}

@@ -15,7 +15,7 @@ type Accounts[K comparable] struct {
 
 	keys  map[K]*account
 	now   int  // the round being served
-	begun bool // it has begun
+	begun bool // the round now has begun
 	reach int  // the furthest account that a key without items has had
 	clock int
 }

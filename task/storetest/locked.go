@@ -11,10 +11,10 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// Locked tests that a context ends each call that waits for a store whose database somebody else
-// has locked, alone and beside others. lock locks the database, and returns what unlocks it. As
-// the lock is not of this process, or of one of its goroutines that is not in a bubble, time is
-// real: what takes a second longer than its context has failed.
+// Locked tests that the context of each call ends its wait for a database that another program has
+// locked: one call at a time, and many at once. lock locks the database, and returns the function
+// that unlocks it. Time is real, because the lock belongs to another process, or to a goroutine
+// outside of a bubble. A call fails that returns more than a second after the end of its context.
 func Locked(t *testing.T, store task.Store, lock func() (unlock func())) {
 	q, err := task.Open(ctx, store, "locked", &task.Options[string]{MaxInFlightPerKey: 100})
 	if err != nil {

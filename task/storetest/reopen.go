@@ -123,7 +123,7 @@ var reopenCases = []testCase{
 		l[1].back()
 		e.kill()
 		time.Sleep(time.Minute)
-		other.order("b2 a1") // it may die each time, so it does not come first
+		other.order("b2 a1") // a1 may have killed its process, so it takes a new turn
 	}},
 	{"Untried", "if it comes back untried twice in a row, it takes a new turn", func(e *env) {
 		q := e.open()

@@ -31,9 +31,9 @@ type line struct {
 	By    string // a process
 	Op    string // operation
 	Queue string `json:",omitempty"`
-	Call  int64  `json:",omitempty"` // what begins with one line and ends with another has a number
-	Done  bool   `json:",omitempty"` // it has ended
-	Err   string `json:",omitempty"` // how; see class
+	Call  int64  `json:",omitempty"` // the number of an operation with a line for its begin and end
+	Done  bool   `json:",omitempty"` // the operation has ended
+	Err   string `json:",omitempty"` // its error; see class
 
 	Name  string      `json:",omitempty"` // of a task, or a group
 	ID    driver.ID   `json:",omitempty"`

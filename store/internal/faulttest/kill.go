@@ -87,7 +87,7 @@ func (k *killer) start(role string, slot int) *Process {
 
 // kill kills a process after a while.
 func (k *killer) kill(p *Process) {
-	if k.random.IntN(5) > 0 { // else it is killed while it opens the database
+	if k.random.IntN(5) > 0 { // one process in five is killed while it opens the database
 		require.Equal(k.t, "ready", p.Await())
 	}
 	time.Sleep(time.Duration(k.random.IntN(150)) * time.Millisecond)

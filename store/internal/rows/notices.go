@@ -114,7 +114,7 @@ func (u *unit) record(r *Row) driver.Record {
 	if r.State == driver.Taken {
 		record.Lease = r.Since
 	}
-	if r.Deadline != 0 && r.end() <= r.Expires { // it ends before it would expire
+	if r.Deadline != 0 && r.end() <= r.Expires { // the task expires by its deadline
 		record.Expires = 0
 	}
 	if r.Consumer != 0 {
