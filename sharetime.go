@@ -112,7 +112,7 @@ func (q *Queue[K, V]) takeShared(slot, node uint32) (value V, first uint64) {
 	return value, 0
 }
 
-// popShared is pop.
+// popShared is pop with ShareTime.
 func (q *Queue[K, V]) popShared() V {
 	now := q.shares.now()
 	k := q.shares.Next()

@@ -19,7 +19,8 @@ import (
 	"github.com/fairq/fairq/admit"
 )
 
-// acquire begins to wait, and sends the name when it has a permit, which it holds for a time.
+// acquire waits for a permit in a goroutine. Then it sends the name, and holds the permit for a
+// time.
 func acquire(t *testing.T, l *admit.Limiter[string], key, name string, hold time.Duration,
 	got chan<- string,
 ) {
@@ -61,7 +62,8 @@ func TestOrder(t *testing.T) {
 	})
 }
 
-// TestInvariants lets many goroutines make random calls, and looks after each moment.
+// TestInvariants lets many goroutines make random calls, and checks the invariants after each
+// moment.
 func TestInvariants(t *testing.T) {
 	seeds := 1000
 	if testing.Short() {
@@ -179,7 +181,7 @@ func checkInvariants(t *testing.T, seed uint64) {
 	require.EqualValues(t, refused, s.Refused, "seed %d", seed)
 }
 
-// TestStress: nothing is lost when calls are cancelled as they get their permit.
+// TestStress cancels calls at the moment when they get their permit: no permit is lost.
 func TestStress(t *testing.T) {
 	const limit = 2
 	l := admit.New[int](limit, nil)

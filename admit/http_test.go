@@ -98,7 +98,8 @@ func TestHandlerMaxWait(t *testing.T) {
 	})
 }
 
-// TestHandlerReleases: however a handler ends, and whatever it does with the connection.
+// TestHandlerReleases checks that a permit is released after every end of a handler, and whatever
+// the handler does with the connection.
 func TestHandlerReleases(t *testing.T) {
 	l := admit.New[string](1, nil)
 	mux := http.NewServeMux()

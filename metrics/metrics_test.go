@@ -172,7 +172,7 @@ func TestKeys(t *testing.T) {
 		require.InDelta(t, q.Stats().Popped, total, 0.5)
 		require.InDelta(t, 240*20, sums["always"], 20)
 
-		// A source that does not answer does not hold up the others.
+		// A source that does not answer does not delay the others.
 		begin := time.Now()
 		slow := metrics.New(0, monitor.Pool("slow", sleeper{}, nil), monitor.FairQueue("jobs", q, nil))
 		for range 2 {

@@ -147,7 +147,7 @@ func TestActions(t *testing.T) {
 	require.Equal(t, 1, strings.Count(log.String(), "\n"), "whatever the key is, it is one line")
 }
 
-// Nothing is done by another method, for a page of another origin, or without permission.
+// An action is refused with another method, from a page of another origin, or without permission.
 func TestRefusedActions(t *testing.T) {
 	q := mails(t)
 	log := slog.New(slog.DiscardHandler)
@@ -191,11 +191,11 @@ func TestRefusedActions(t *testing.T) {
 	require.Len(t, answer["queues"].([]any)[0].(map[string]any)["actions"], 10)
 
 	for i, header := range []http.Header{
-		// the host of such a request
+		// A browser sends its page's origin, here the host of the request.
 		{"Sec-Fetch-Site": {"same-origin"}, "Origin": {"http://example.com"}},
-		// of a browser that knows no Sec-Fetch-Site
+		// An old browser sends no Sec-Fetch-Site.
 		{"Origin": {"http://example.com"}},
-		{}, // of a program
+		{}, // from a program
 	} {
 		r := action(http.MethodPost, "mails", "delete", map[string]string{"id": fmt.Sprint(3 + i)})
 		maps.Copy(r.Header, header)

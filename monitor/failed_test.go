@@ -97,7 +97,7 @@ func TestFailures(t *testing.T) {
 	do("delete-all", map[string]string{"kind": "news"}, 0, 2080, 0)
 }
 
-// What a pool has seen fail is shown where nothing is buried.
+// A pool without buried tasks shows the failures that it has seen.
 func TestPoolFailures(t *testing.T) {
 	forget := func(context.Context, *pool.DeadLetter[int]) error { return nil }
 	p := pool.Func(func(_ context.Context, task *task.Task[int]) error {
@@ -131,7 +131,7 @@ func TestStack(t *testing.T) {
 	require.Contains(t, answer["reason"], "boom")
 }
 
-// All that is known of a task is shown.
+// A task is shown with all its fields.
 func TestPeek(t *testing.T) {
 	q := failed(t, 1)
 	id, err := q.Put(t.Context(), "user 0", "a mail", task.PutOptions{

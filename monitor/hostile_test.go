@@ -91,7 +91,7 @@ func of[K comparable](key K) (text string, back any, known bool) {
 	return text, back, known
 }
 
-// Whatever the keys are, every path answers with JSON that has them all, and not much else.
+// With any keys, every path answers with JSON that has all of them, and is not much longer.
 func TestHostileKeys(t *testing.T) {
 	q := fairq.New(func(key string) string { return key },
 		&fairq.Options[string, string]{Capacity: 1000, CountKeys: 10})

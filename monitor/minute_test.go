@@ -41,7 +41,7 @@ func alerts(t *testing.T, h http.Handler, source string) []any {
 	return answer["alerts"].([]any)
 }
 
-// The minute has its events, and the alerts name the key that floods.
+// The last minute has its events, and an alert names the flooding key.
 func TestMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := fairq.New(userOf, &fairq.Options[string, work]{
@@ -201,7 +201,7 @@ func (*fixed) Failures() []pool.Failure { return nil }
 func (*fixed) Pause()                   {}
 func (*fixed) Resume()                  {}
 
-// The list waits for no source, and shows which are away, since when, and when they are back.
+// The list waits for no source. It shows which sources are away, since when, and which are back.
 func TestAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := &counted{takes: time.Hour}
@@ -251,7 +251,7 @@ func TestAway(t *testing.T) {
 	})
 }
 
-// In a database with too many tasks to count them by key, the paused keys are shown all the same.
+// Even in a database with too many tasks to count them by key, the page shows the paused keys.
 func TestPausedKeysAmongManyTasks(t *testing.T) {
 	q, err := task.Open[int](t.Context(),
 		&broken{Store: new(memory.Store), more: 600_000}, "mails", nil)
@@ -274,8 +274,8 @@ func TestPausedKeysAmongManyTasks(t *testing.T) {
 	require.Equal(t, "0001-01-01T00:00:00Z", answer["keys_at"], "the others are not counted")
 }
 
-// broken is a store in a database with more tasks than there are, whose numbers cannot be read
-// while there is an error.
+// broken is a store that looks like a database: it reports more tasks than it has, and its numbers
+// cannot be read while err is set.
 type broken struct {
 	task.Store
 	more int
@@ -308,7 +308,7 @@ func (q *brokenQueue) Stats(ctx context.Context) (driver.Stats, error) {
 	return stats, err
 }
 
-// Pages follow the sources.
+// After Show a page has the new sources.
 func TestShow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := monitor.Pool("a", new(counted), nil), monitor.Pool("workers", new(counted), nil)
@@ -324,7 +324,7 @@ func TestShow(t *testing.T) {
 	})
 }
 
-// What the paths of v1 answer stays as it is. To change it on purpose: FAIRQ_WRITE_V1=1.
+// The answers of the paths of v1 do not change. To change them on purpose: FAIRQ_WRITE_V1=1.
 func TestV1(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := fairq.New(userOf, &fairq.Options[string, work]{
@@ -382,7 +382,7 @@ func TestV1(t *testing.T) {
 	})
 }
 
-// The headers make proxies pass events on, and actions are refused by their origin.
+// The headers of events make proxies pass them on. Actions are refused by their origin.
 func TestProxies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -50,7 +50,7 @@ func send(t *testing.T, h http.Handler, r *http.Request) (status int, answer map
 	return w.Code, answer
 }
 
-// asJSON returns what JSON makes of a value.
+// asJSON returns a value after a round trip through JSON.
 func asJSON(t *testing.T, v any) (answer any) {
 	t.Helper()
 	text, err := json.Marshal(v)
@@ -219,7 +219,7 @@ func TestLongestBacklog(t *testing.T) {
 	})
 }
 
-// Of a queue that is only looked at nothing is counted.
+// A queue that is opened AsIs has no counts.
 func TestLooker(t *testing.T) {
 	var s memory.Store
 	_, err := task.Open[int](t.Context(), &s, "mails", nil)
@@ -337,7 +337,7 @@ func TestPoolWithoutItsQueue(t *testing.T) {
 	require.Empty(t, answer["upcoming"])
 }
 
-// counted is a pool that counts how often it is looked at.
+// counted is a pool that counts its looks.
 type counted struct {
 	looks atomic.Int64
 	takes time.Duration // a look
@@ -389,7 +389,7 @@ func (v *viewer) seen() []string {
 	return v.events
 }
 
-// However many look, a source is looked at once a second, and not at all while nobody does.
+// A source is read once a second for any number of viewers, and not at all without viewers.
 func TestOneLookForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := new(counted)

@@ -140,7 +140,7 @@ const (
 // upcomingRow is an item that leaves soon. Of an item of a FairQueue there is no ID.
 type upcomingRow struct {
 	Key string `json:"key"`
-	// 0 is the current one; tasks of each priority have their own
+	// Round 0 is the current one. Tasks of each priority have rounds of their own.
 	Round int           `json:"round"`
 	Cost  uint64        `json:"cost,omitempty"` // 1 if there is none
 	Age   time.Duration `json:"age_ns,omitempty"`

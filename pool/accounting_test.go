@@ -47,9 +47,8 @@ func forSeeds(t *testing.T, f func(t *testing.T, seed uint64)) {
 	}
 }
 
-// TestAccounting runs pools of all sorts, with all sorts of tasks, and accounts for each of these:
-// it was done, or is in exactly one place. Whenever nothing moves, no worker is idle that could do
-// something.
+// TestAccounting runs pools with random options and tasks, and accounts for each task: it was
+// done, or is in exactly one place. Whenever nothing moves, no idle worker could run a task.
 func TestAccounting(t *testing.T) {
 	forSeeds(t, func(t *testing.T, seed uint64) {
 		l := newLedger(t, seed)
@@ -356,8 +355,8 @@ func (l *ledger) kick(n *testClass) {
 	}
 }
 
-// set makes a change. What holds after it does so for sure when nothing moves any more, unless a
-// task that was taken before still waits for a worker.
+// set makes a change. Its effect is certain only when nothing moves any more, and no task that was
+// taken before it waits for a worker.
 func (l *ledger) set(before, change, after func()) {
 	l.mu.Lock()
 	before()

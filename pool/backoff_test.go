@@ -118,7 +118,7 @@ func TestDelayZeroValueAndExtremes(t *testing.T) {
 
 func minutes(n int) time.Duration { return time.Duration(n) * time.Minute }
 
-// TestDelaySpreads looks at where in their range the delays are: as many in each tenth of it.
+// TestDelaySpreads checks that each tenth of the range has as many delays.
 func TestDelaySpreads(t *testing.T) {
 	for name, c := range map[string]struct {
 		b         Backoff
@@ -191,8 +191,8 @@ func distance(a, b []float64) float64 {
 	return most
 }
 
-// TestDecorrelatedIsAChain compares with chains that remember the delay before. The last one is
-// longer than Delay draws: that must not show.
+// TestDecorrelatedIsAChain compares Delay with chains in which each delay follows from the one
+// before. The last chain is longer than any chain of Delay, which must make no difference.
 func TestDecorrelatedIsAChain(t *testing.T) {
 	r := seeded(t)
 	const samples = 5000

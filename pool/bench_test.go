@@ -38,7 +38,8 @@ func submitAll(b *testing.B, keys int, submit func(job)) {
 	all.Wait()
 }
 
-// BenchmarkSubmit has a pool do the tasks of four producers; benchmarks compares it with others.
+// BenchmarkSubmit runs the tasks of four producers in a pool. The module benchmarks compares it
+// with other pools.
 func BenchmarkSubmit(b *testing.B) {
 	ctx := context.Background()
 	for _, keys := range []int{1, 1000} {
@@ -64,8 +65,8 @@ func BenchmarkSubmit(b *testing.B) {
 	}
 }
 
-// BenchmarkWaiting reports what 100,000 tasks cost that wait for their delays, or for their next
-// attempts: bytes each, and goroutines for all of them.
+// BenchmarkWaiting reports the bytes of a task that waits for its delay or its next attempt, and
+// the goroutines of 100,000 such tasks.
 func BenchmarkWaiting(b *testing.B) {
 	const tasks = 100_000
 	for _, what := range []string{"delay", "retry"} {
@@ -105,8 +106,8 @@ func BenchmarkWaiting(b *testing.B) {
 	}
 }
 
-// goroutineSwitches returns how often a goroutine that was ready has begun to run. The runtime
-// counts one time in eight.
+// goroutineSwitches returns how often goroutines have begun to run. The runtime counts one begin
+// in eight.
 func goroutineSwitches() (n uint64) {
 	sample := []metrics.Sample{{Name: "/sched/latencies:seconds"}}
 	metrics.Read(sample)

@@ -25,15 +25,15 @@ func anyClasses(r *rand.Rand, most int) []pool.Class[int] {
 	return classes
 }
 
-// put puts a task into a class.
+// putIn puts a task into a class.
 func putIn(t *testing.T, p *pool.Pool[int], class int, key string, n int) {
 	t.Helper()
 	_, err := p.Put(t.Context(), key, n, pool.PutOptions{Class: strconv.Itoa(class)})
 	require.NoError(t, err)
 }
 
-// TestStrictOrder has one worker whose handler, and others, submit more to all classes. Each time
-// the most urgent class that has something is next, and within it the keys come in rounds.
+// TestStrictOrder has one worker, and submits more tasks to all classes, also from the handler.
+// The next task is always of the most urgent class with tasks, and there the keys come in rounds.
 func TestStrictOrder(t *testing.T) {
 	r := chance(t)
 	for range 6 {
@@ -74,8 +74,8 @@ func TestStrictOrder(t *testing.T) {
 	}
 }
 
-// TestWeightedShares has one worker and classes with weights that have work all the time: in each
-// round each one has exactly its share.
+// TestWeightedShares has one worker, and classes that always have tasks: in each round each class
+// gets exactly its weight.
 func TestWeightedShares(t *testing.T) {
 	r := chance(t)
 	for range 20 {

@@ -45,7 +45,8 @@ type timed struct {
 // late reports whether the deadline is over at a time after the task was put.
 func (j *timed) late(at time.Duration) bool { return j.deadline > 0 && at >= j.deadline }
 
-// outcome returns when its attempts begin, what becomes of it, and when. 0 means that it is done.
+// outcome returns the times at which its attempts begin, the reason for which it fails for good, 0
+// if it is done, and the time of its end.
 func (j *timed) outcome(
 	maxAttempts int,
 ) (starts []time.Duration, reason pool.Reason, at time.Duration) {
@@ -79,8 +80,8 @@ type result struct {
 	letters []time.Duration
 }
 
-// TestDelayAndDeadline has tasks with everything, and as many workers. What becomes of each is
-// compared with what its times say.
+// TestDelayAndDeadline has tasks with delays, deadlines and failures, and a worker for each. It
+// compares the outcome of each task with the outcome that follows from its times.
 func TestDelayAndDeadline(t *testing.T) {
 	r := chance(t)
 	for round := range 30 {

@@ -106,22 +106,22 @@ func (m *mailbox[V]) all() []pool.DeadLetter[V] {
 	return append([]pool.DeadLetter[V](nil), m.letters...)
 }
 
-// wait waits until nothing is to be done, and all that came of it is counted.
+// wait waits until all tasks are done and counted.
 func wait[V any](t *testing.T, p *pool.Pool[V]) {
 	t.Helper()
 	require.NoError(t, p.Wait(t.Context()))
 	synctest.Wait()
 }
 
-// end shuts a pool down, in whose queues nothing should be left.
+// end shuts a pool down, and checks that its queues are empty.
 func end[V any](t *testing.T, ctx context.Context, p *pool.Pool[V]) {
 	t.Helper()
 	require.NoError(t, p.Shutdown(ctx))
 	require.Empty(t, p.Leftovers())
 }
 
-// goroutines returns how many there are in the bubble of the caller, besides it and the two that
-// package testing has there.
+// goroutines returns the number of goroutines in the caller's bubble, without the caller and two
+// of package testing.
 func goroutines() int {
 	synctest.Wait()
 	stacks := make([]byte, 1<<18)

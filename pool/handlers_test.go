@@ -89,7 +89,7 @@ func TestPanics(t *testing.T) {
 	}
 }
 
-// TestPanicsOfItems does so with a FairQueue.
+// TestPanicsOfItems is TestPanics with a FairQueue.
 func TestPanicsOfItems(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		var box mailbox[int]

@@ -59,8 +59,8 @@ func fails(_ context.Context, n int) error {
 	return errNo
 }
 
-// forHooks runs a test for each hook of these, which panics, or ends the goroutine that calls it,
-// as those do that call FailNow in a test.
+// forHooks runs a test for each of these hooks. The hook panics, or ends the goroutine that calls
+// it, as FailNow does in a test.
 func forHooks(t *testing.T, hooks []string,
 	f func(t *testing.T, ctx context.Context, hook string, exits bool, call func(name string)),
 ) {

@@ -14,9 +14,9 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// TestLettersAtShutdown has a sink at work when the time of Shutdown is over, for each way in
-// which a task becomes a letter. The sink is called once for the task, has AbandonAfter before its
-// context is done and as long again after that, and the letter is either taken or is not.
+// TestLettersAtShutdown has a running sink when the time of Shutdown is over, for each way in
+// which a task becomes a letter. The sink is called once for the task. It has AbandonAfter until
+// its context is done, and as long again after that. The letter is either taken or is not.
 func TestLettersAtShutdown(t *testing.T) {
 	for _, way := range []string{"failed", "failed, New", "expired", "evicted", "dropped", "left"} {
 		for _, takes := range []time.Duration{500, 1500, 2500, 3500, 4500, 60_000} {

@@ -12,7 +12,7 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// TestPutOptionsAreThoseOfTask has each field of task.PutOptions in PutOptions, and takes it over.
+// PutOptions has each field of task.PutOptions, and Task copies it.
 func TestPutOptionsAreThoseOfTask(t *testing.T) {
 	var o pool.PutOptions
 	mine, want := reflect.ValueOf(&o).Elem(), task.PutOptions{}
@@ -41,7 +41,7 @@ func TestPutOptionsAreThoseOfTask(t *testing.T) {
 		2+reflect.TypeFor[task.PutOptions]().NumField(), "with Class and CancelWithContext")
 }
 
-// TestErrorsNeedOneImport: what the packages below return has the same names here.
+// TestErrorsNeedOneImport checks that pool has all errors of task and fairq, by the same names.
 func TestErrorsNeedOneImport(t *testing.T) {
 	for err, there := range map[error]error{
 		pool.ErrInvalid: task.ErrInvalid, pool.ErrFull: fairq.ErrFull, pool.ErrKeyFull: fairq.ErrKeyFull,

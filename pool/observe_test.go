@@ -26,7 +26,7 @@ type observed struct {
 	lines []string
 }
 
-// say adds a line. A task has its ID, its payload and its attempts there.
+// say adds a line, with the ID, payload and attempts of a task.
 func (o *observed) say(ctx context.Context, what, class string, t *task.Task[int], more ...any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -150,7 +150,7 @@ func TestObserver(t *testing.T) {
 	})
 }
 
-// TestObserverOfItems does with a FairQueue what can be done there.
+// TestObserverOfItems is TestObserver with a FairQueue, which has fewer functions.
 func TestObserverOfItems(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		var o observed

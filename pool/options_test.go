@@ -161,7 +161,7 @@ func TestOptionErrors(t *testing.T) {
 	}
 }
 
-// TestMisuse is about what constructors panic with besides.
+// TestMisuse has the other panics of constructors.
 func TestMisuse(t *testing.T) {
 	q, items := openQueue[int](t, nil), fairq.New(func(int) string { return "a" }, nil)
 	handle := func(context.Context, int) error { return nil }
@@ -212,7 +212,7 @@ func TestMisuse(t *testing.T) {
 			"first must not be greater")
 }
 
-// TestUnusualOptions has some that do make sense.
+// TestUnusualOptions has options that look wrong and are valid.
 func TestUnusualOptions(t *testing.T) {
 	for _, o := range []pool.Options[int]{
 		{WhenFull: pool.Reject, Queue: task.Options[int]{KeyCapacity: 1}}, // the key's share is full

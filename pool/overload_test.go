@@ -202,7 +202,8 @@ func TestSubmitThatWaits(t *testing.T) {
 	requireLeft(t, p, p.Shutdown(ctx), 1)
 }
 
-// TestSubmitInOwnTransaction has no room: to wait for it could keep others from making it.
+// TestSubmitInOwnTransaction submits to a full queue in a transaction. Submit does not wait,
+// because the transaction might lock the tasks whose end would make room.
 func TestSubmitInOwnTransaction(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		q, _ := openDatabase(t, 0, &task.Options[int]{Capacity: 1})
@@ -279,7 +280,7 @@ func TestSubmitBatch(t *testing.T) {
 	}
 }
 
-// TestTrySubmit is never kept waiting, and drops nothing that it was given.
+// TestTrySubmit: TrySubmit never waits, and never drops its task.
 func TestTrySubmit(t *testing.T) {
 	for _, c := range []struct {
 		whenFull pool.WhenFull

@@ -72,8 +72,8 @@ func TestWorkersDoNotWaitForTransactions(t *testing.T) {
 	})
 }
 
-// jammed is a pool whose handlers were quick, and now are not, so that it holds tasks for which it
-// has no workers.
+// jammed is a pool whose handlers were quick, and are slow now. So it holds prefetched tasks
+// without workers.
 type jammed struct {
 	*testing.T
 	q    *task.Queue[int]

@@ -16,7 +16,7 @@ import (
 	"github.com/fairq/fairq/task/memory"
 )
 
-// Each of these has gone wrong once.
+// Each of these tests failed once.
 
 // mistakenNil returns a nil pointer as an error. Its Error method panics.
 func mistakenNil() error {
@@ -79,7 +79,7 @@ func TestErrorsThatPanic(t *testing.T) {
 	})
 }
 
-// That a count was reached too soon, because tasks came and went, does not end the counting.
+// A pool adds workers even after a false alarm: a watch was called, but tasks had left again.
 func TestWorkersAreAddedAfterFalseAlarm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
@@ -108,7 +108,7 @@ func TestWorkersAreAddedAfterFalseAlarm(t *testing.T) {
 	})
 }
 
-// That the queue of one class was closed does not end the others.
+// When the queue of one class is closed, the other classes go on.
 func TestQueueOfOneClassClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
@@ -133,7 +133,7 @@ func TestQueueOfOneClassClosed(t *testing.T) {
 	})
 }
 
-// A policy that makes no sense does not leave a task with a worker that is through with it.
+// After an invalid policy from ForTask no task stays with a worker that has ended its attempt.
 func TestPolicyOfForTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
@@ -149,8 +149,8 @@ func TestPolicyOfForTask(t *testing.T) {
 	})
 }
 
-// A task that was being taken when fewer workers were allowed all of a sudden does not start
-// before there are so few.
+// A task that is being taken while the number of workers is lowered does not start before so few
+// workers run.
 func TestTakenWhileMaxSinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
@@ -180,8 +180,8 @@ func TestTakenWhileMaxSinks(t *testing.T) {
 	})
 }
 
-// Sinks that wait do not hold up Shutdown for longer than its context lasts, and once for all that
-// is left. A sink that does not listen to its context either has that time, and is abandoned.
+// Sinks that wait delay Shutdown only until its context is done, and by one AbandonAfter for all
+// letters that are left. A sink that ignores its own context too is abandoned after as long again.
 func TestShutdownWithSinkThatWaits(t *testing.T) {
 	for _, listens := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// anyBackoff returns one with all that it can have.
+// anyBackoff returns a random valid Backoff.
 func anyBackoff(r *rand.Rand) pool.Backoff {
 	b := pool.Backoff{
 		Jitter: pool.Jitter(r.IntN(4)),
@@ -136,8 +136,7 @@ func TestMaxAttempts(t *testing.T) {
 	}
 }
 
-// TestErrorsThatSayWhen has handlers that return the errors of this package, also wrapped and
-// joined.
+// TestErrorsThatSayWhen has handlers that return errors of this package: bare, wrapped and joined.
 func TestErrorsThatSayWhen(t *testing.T) {
 	require.NoError(t, pool.Permanent(nil))
 	for name, c := range map[string]struct {
@@ -201,8 +200,8 @@ func TestErrorsThatSayWhen(t *testing.T) {
 	}
 }
 
-// TestInVain has a key whose handlers hang for longer than their leases last, or are never ready.
-// Another key gets its share.
+// TestInVain has a key whose handlers hang beyond their leases, or always snooze. Another key gets
+// its share.
 func TestInVain(t *testing.T) {
 	for name, hang := range map[string]func() error{
 		"Snooze":     func() error { time.Sleep(time.Millisecond); return pool.Snooze(0) },
@@ -232,8 +231,7 @@ func TestInVain(t *testing.T) {
 	}
 }
 
-// TestSnooze has a task that is not ready for its handler a hundred times, and then fails as often
-// as it may.
+// TestSnooze has a task that is snoozed a hundred times, and then fails as often as it may.
 func TestSnooze(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		var attempts []int

@@ -165,7 +165,7 @@ func TestNoTaskWaitsForAnIdleWorker(t *testing.T) {
 	})
 }
 
-// TestIdleWorkersEnd has some tasks of different length, and looks when each worker's goroutine
+// TestIdleWorkersEnd runs tasks of different lengths, and checks when each worker's goroutine
 // ends.
 func TestIdleWorkersEnd(t *testing.T) {
 	forRigs(t, 15, func(t *testing.T, r *rand.Rand,
@@ -209,8 +209,8 @@ func TestIdleWorkersEnd(t *testing.T) {
 	})
 }
 
-// TestBusyWorkersAreLetGo has as many tasks all the time, so that no worker ever rests. Then those
-// are let go that the load does not need.
+// TestBusyWorkersAreLetGo keeps all workers busy, and then lowers the load. The pool ends the
+// workers that it does not need any more.
 func TestBusyWorkersAreLetGo(t *testing.T) {
 	forRigs(t, 10, func(t *testing.T, r *rand.Rand,
 		open func(*testing.T, int, pool.Options[int]) *rig,
@@ -273,8 +273,7 @@ func TestBusyWorkersOfUnlimitedQueue(t *testing.T) {
 	})
 }
 
-// switches returns about an eighth of how often a goroutine was run, which is what the runtime
-// samples.
+// switches returns the runtime's count of goroutine runs. The runtime counts one run in eight.
 func switches() (n uint64) {
 	s := []metrics.Sample{{Name: "/sched/latencies:seconds"}}
 	metrics.Read(s)
@@ -284,7 +283,7 @@ func switches() (n uint64) {
 	return n
 }
 
-// TestIdlePoolSleeps looks whether anything happens in a year without tasks.
+// TestIdlePoolSleeps checks that an idle pool runs no goroutine for a year.
 func TestIdlePoolSleeps(t *testing.T) {
 	for _, scale := range []pool.Scale{{Min: 3, Max: 3}, {Min: 2, Max: 5}, {Min: 0, Max: 5}} {
 		forRigs(t, 1, func(t *testing.T, _ *rand.Rand,
@@ -364,8 +363,8 @@ func TestMaxCanBeReached(t *testing.T) {
 	}
 }
 
-// TestWhatCountsAsLoad has tasks that no worker could do, which are none, and producers who wait
-// for what their key may have, which are some.
+// TestWhatCountsAsLoad: tasks that no worker could take are no load, and producers that wait for
+// the capacity of their key are.
 func TestWhatCountsAsLoad(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		g := newGate()

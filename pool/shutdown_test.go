@@ -56,8 +56,8 @@ func TestGracefulShutdown(t *testing.T) {
 	})
 }
 
-// TestEscalation cancels the handlers when the time is over. Their tasks go back, and the attempt
-// does not count; tasks that are done anyway, or fail for good, stay so.
+// TestEscalation cancels the handlers when the time of Shutdown is over. Their tasks are handed
+// back without counting the attempt, except tasks that were done or failed for good.
 func TestEscalation(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		q := openQueue(t, &task.Options[int]{MaxAttempts: 1})
@@ -137,8 +137,8 @@ func TestImpatientShutdown(t *testing.T) {
 	}
 }
 
-// TestAbandoned has handlers that do not listen. Their tasks are handed back; what they return
-// later is of no account.
+// TestAbandoned has handlers that ignore their context. Their tasks are handed back, and their
+// later results are ignored.
 func TestAbandoned(t *testing.T) {
 	for _, after := range []time.Duration{0, time.Minute} {
 		inBubble(t, func(t *testing.T, ctx context.Context) {

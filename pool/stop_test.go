@@ -81,7 +81,7 @@ func TestCalledByHandler(t *testing.T) {
 	})
 }
 
-// TestWaitAfterShutdown does not wait for what nobody will do: it says that there is something.
+// After Shutdown, Wait returns an error for the tasks that are left, and does not wait for them.
 func TestWaitAfterShutdown(t *testing.T) {
 	for _, left := range []int{0, 3} {
 		inBubble(t, func(t *testing.T, ctx context.Context) {
@@ -158,8 +158,7 @@ func TestStopAndWait(t *testing.T) {
 	}
 }
 
-// TestStopAndWaitInTime is bounded by its context, whether something runs or not, and by a
-// Shutdown that others call.
+// StopAndWait ends with its context, whether a task runs or not, and when Shutdown is called.
 func TestStopAndWaitInTime(t *testing.T) {
 	tired := errors.New("tired of waiting")
 	for _, how := range []string{"running", "delayed", "shutdown"} {
@@ -218,7 +217,7 @@ func TestWaitForLetters(t *testing.T) {
 	}
 }
 
-// A pool that was paused when a task had succeeded does not start another one.
+// A pool that is paused at the moment when a task succeeds does not start another one.
 func TestPauseWhenSucceeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()

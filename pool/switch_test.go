@@ -105,7 +105,7 @@ func TestSetWorkersOverridesSchedule(t *testing.T) {
 	})
 }
 
-// TestRangeHasTimeoutOfPool has a range that names none.
+// TestRangeHasTimeoutOfPool has a range without an IdleTimeout.
 func TestRangeHasTimeoutOfPool(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		p := openFunc(t, nothing, pool.Options[int]{

@@ -18,8 +18,8 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// TestNestedTasks has tasks that wait for others, 5 deep, with one worker and a few more, and a
-// queue that is always full. Never do more run than may.
+// TestNestedTasks has tasks that wait for others, 5 deep, with one or a few workers, and a queue
+// that is always full. There are never more running tasks than workers.
 func TestNestedTasks(t *testing.T) {
 	for _, workers := range []int{1, 2, 3} {
 		inBubble(t, func(t *testing.T, ctx context.Context) {
@@ -158,8 +158,8 @@ func testYieldGivesPlaceBack(t *testing.T, ctx context.Context, drain bool) {
 	require.NoError(t, p.Shutdown(ctx))
 }
 
-// TestContextOfItem has a handler of items whose context outlives it: what hangs on it is called,
-// and it has no place to give to others.
+// TestContextOfItem uses the context of a handler of items after the handler has returned: its
+// AfterFuncs are called, and Yield with it does nothing.
 func TestContextOfItem(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		var old context.Context

@@ -48,7 +48,7 @@ type outcome struct {
 	Still          task.Stats // of the queue "still"
 }
 
-// stillOptions are such as one would not guess.
+// stillOptions differ from the defaults, so that the command must read them.
 var stillOptions = task.Options[job]{
 	Capacity: 100, KeyCapacity: 50,
 	MaxInFlightPerKey: 3, Newcomers: fairq.ThisRound, Quantum: 10, Format: "job",
@@ -221,7 +221,8 @@ func launch(t *testing.T, url string) (ids []string, end func() outcome) {
 	}
 }
 
-// onStores runs a test with each store that several processes can use, while another one works.
+// onStores runs a test with each store that several processes can use, while another process
+// works.
 func onStores(t *testing.T, test func(t *testing.T, id []string, end func() outcome)) {
 	for name, url := range map[string]func(*testing.T) string{
 		"sqlite": func(t *testing.T) string {

@@ -13,7 +13,7 @@ import (
 
 func always[T any](v T) func() T { return func() T { return v } }
 
-// newWorld returns a world by the rule, which counts the time that keys have held permits.
+// newWorld returns a world with the rule. The map gets the time for which each key held permits.
 func newWorld(limit int, clients ...*client) (*world, map[int]time.Duration) {
 	served := map[int]time.Duration{}
 	w := &world{limit: limit, clients: clients}
@@ -21,7 +21,7 @@ func newWorld(limit int, clients ...*client) (*world, map[int]time.Duration) {
 	return w, served
 }
 
-// tenant returns the clients of a key, which ask again as soon as they are done.
+// tenant returns clients of a key that ask again as soon as they are done.
 func tenant(name, clients, weight int, hold func() time.Duration) (all []*client) {
 	for range clients {
 		all = append(all, &client{
@@ -96,8 +96,8 @@ func share(served map[int]time.Duration, name int, w *world) float64 {
 	return float64(served[name]) / float64(w.now) / float64(w.limit)
 }
 
-// TestWeights: whole parts of held / weight, because without them a key of weight 1 gets 0.25
-// here.
+// TestWeights shows why held / weight is rounded down: with fractions the key of weight 1 would
+// get 0.25.
 func TestWeights(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	hold := func() time.Duration { return time.Duration(random.ExpFloat64() * float64(time.Second)) }
@@ -238,7 +238,7 @@ func checkBounds(t *testing.T, seed uint64) (limit, held int, apart float64) {
 	return limit, held, apart
 }
 
-// TestModel compares with a model that scans all keys and forgets none.
+// TestModel compares Shares with a model that scans all keys and forgets none.
 func TestModel(t *testing.T) {
 	histories := 20_000
 	if testing.Short() {
@@ -249,7 +249,7 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// model is a key by the letter of the rule.
+// model is a key in the model.
 type model struct {
 	held   int
 	weight int
@@ -388,8 +388,8 @@ func TestMemory(t *testing.T) {
 	require.LessOrEqual(t, cap(s.line), 8*spareKeys)
 }
 
-// TestNinetyPercent shows what the rule costs where there is room for all: half of the work is in
-// requests of 1 s, half in those of 20 ms, and together they need 0.9 of the permits.
+// TestNinetyPercent shows the price of the rule while there is room for all: half of the work is
+// in requests of 1 s, half in requests of 20 ms, and together they need 0.9 of the permits.
 func TestNinetyPercent(t *testing.T) {
 	const keys, limit, longs, shorts = 10, 4, 0, 1
 	until := time.Hour

@@ -104,7 +104,7 @@ func TestTruncated(t *testing.T) {
 	}
 }
 
-// Bits that flip cost the letters that they hit, and these are set aside.
+// A flipped bit damages only its own letter, which is set aside.
 func TestFlippedBits(t *testing.T) {
 	for seed := range uint64(300) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -148,7 +148,7 @@ func TestFlippedBits(t *testing.T) {
 	}
 }
 
-// The flip of a newline must not hide a letter behind a done one.
+// A done letter whose newline has flipped must not swallow the letter behind it.
 func TestDoneLineSwallowsNoOther(t *testing.T) {
 	path := t.TempDir()
 	d := open[int](t, path, nil)
@@ -280,7 +280,7 @@ func FuzzFile(f *testing.F) {
 	})
 }
 
-// A line set aside twice is there once.
+// A damaged line that is read twice is set aside once.
 func TestSetAsideAgain(t *testing.T) {
 	path := t.TempDir()
 	bad := "- 00000000 {}\n"

@@ -356,7 +356,7 @@ func TestFilesEnd(t *testing.T) {
 	})
 }
 
-// A Restore every second does not make a file each time.
+// Frequent Restores do not make a new file each.
 func TestRestoreOftenMakesFewFiles(t *testing.T) {
 	path := t.TempDir()
 	d := open[int](t, path, nil)

@@ -66,7 +66,7 @@ func connect(ctx context.Context, path string, o *options) (_ *conn, err error) 
 			c.close()
 		}
 	}()
-	// During the setup SQLite waits for locks, later patiently does.
+	// SQLite itself waits for locks during the setup. Later the function patiently does.
 	busy := strconv.FormatInt(o.busyTimeout.Milliseconds(), 10)
 	if _, err := c.pragma("busy_timeout = " + busy); err != nil {
 		return nil, err

@@ -16,10 +16,9 @@ import (
 	"github.com/fairq/fairq/task/memory"
 )
 
-// Five tenants put 400 tasks each at once, of a length that nobody knows before. With ten workers
-// the four whose tasks take six seconds have 160 minutes of work together, so by equal shares
-// theirs is done after 20 minutes, and somewhat later because long tasks begin before anything is
-// known.
+// Five tenants put 400 tasks each at the same time. The lengths are unknown. Four tenants have
+// tasks of six seconds, 160 minutes of work together. With ten workers and equal shares their
+// tasks are done after 20 minutes, or later, because long tasks begin before costs are learned.
 func TestLearnedCostOfABacklog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		length := map[string]time.Duration{

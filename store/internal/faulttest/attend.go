@@ -13,8 +13,8 @@ import (
 )
 
 // Attend lets one process put tasks, look at them and wait for their ends, while another one works
-// on them. With lost wake-ups that would take as long as Poll, which should be much longer than
-// most, or would never end.
+// on them. It must take less than most. A lost wake-up takes a Poll, which should be much longer,
+// or lasts forever.
 func Attend(t *testing.T, open Opener, where string, most time.Duration) {
 	s, err := open(t.Context(), where)
 	require.NoError(t, err)

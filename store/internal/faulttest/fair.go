@@ -67,7 +67,7 @@ func Fair(t *testing.T, open Opener, where string, perRound int) {
 	t.Logf("between two turns of a key another one had at most %d", most)
 }
 
-// fill waits until it is to end, and puts tasks then.
+// fill waits until the test lets it go on, and then puts tasks.
 func (s *Self) fill() error {
 	q, err := openQueue(context.Background(), s.Store, "fair")
 	if err != nil {

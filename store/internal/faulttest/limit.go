@@ -4,8 +4,8 @@ package faulttest
 
 import "syscall"
 
-// LimitFiles has each write of this process fail that would make a file longer than size, in
-// bytes, as on a disk that is full.
+// LimitFiles makes writes of this process fail that would make a file longer than size, in bytes,
+// as on a full disk.
 func LimitFiles(size uint64) error {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
