@@ -199,12 +199,9 @@ func (q *Queue[V]) Position(
 // leaves out tasks that cannot be taken: the queue or the key is paused or waits, or the key is at
 // its limit, the tasks before it counted. Upcoming takes nothing, and holds up no other call.
 //
-// The order is as exact as the promise of the package. So in memory, keys that were passed over
-// (because they were paused, waited or were at their limit, or had no task for the filter of a
-// consumer) may come later here than they will. Tasks that come first because they were handed
-// back, or passed over, have round 0. With a Quantum, KeepPlace or MaxInFlightPerKey rounds may
-// have different numbers in different stores. Upcoming is O(n), with the queue locked in memory,
-// plus the number of keys that were passed over or have a task that was handed back.
+// The order is as exact as the promise of the package. Tasks that come first because they were
+// handed back, or because their key was passed over, have round 0. Upcoming is O(n), with the
+// queue locked in memory, plus the number of keys that have several tasks that were handed back.
 func (q *Queue[V]) Upcoming(ctx context.Context, n int) ([]UpcomingTask, error) {
 	if err := q.notifier.over(); err != nil {
 		return nil, err

@@ -64,13 +64,8 @@ func (b *band) upcoming(keys map[*keyState]*order.Key) iter.Seq[*order.Line[*ite
 				}
 			}
 			w := &walk{line: l}
-			w.rest = w.few[:0]
-			for _, lane := range l.lanes {
-				if early := lane.sorted(); len(early) > 0 {
-					w.rest = append(w.rest, cursor{item: early[0], rest: early[1:]})
-				}
-				w.rest = append(w.rest, cursor{item: lane.inOrder.first, linked: true})
-			}
+			w.next = w.few[:0]
+			w.begin(0)
 			w.Line = order.Line[*item]{Tasks: w, Key: keys[k], Turn: l.next, First: w.Next()}
 			if !yield(&w.Line) {
 				return
@@ -79,49 +74,75 @@ func (b *band) upcoming(keys map[*keyState]*order.Key) iter.Seq[*order.Line[*ite
 	}
 }
 
-// sorted returns the tasks that did not come in order, sorted by place.
-func (l *lane) sorted() (early []*item) {
-	for e := range inOrder(l.early) {
-		early = append(early, e.item)
-	}
-	return early
-}
-
-// walk iterates over the tasks of a line.
+// walk iterates over the tasks of a line. Its candidates are the next tasks of the lanes that it has
+// begun, and the first tasks of some others. n tasks take O(n log n), however many lanes there are.
 type walk struct {
 	order.Line[*item]
 	line *line
-	rest []cursor
-	few  [1]cursor // the first array of rest
+	next heap[*candidate]
+
+	one candidate // the first one, inside the walk because most lines need only one
+	few [1]*candidate
 }
 
-// cursor is a place in a lane.
-type cursor struct {
-	item   *item // nil at the end
-	rest   []*item
-	linked bool // the next tasks are in the list of the lane, not in rest
+// candidate is a task that may be the next one of a line.
+type candidate struct {
+	byPlace
+	lane  *lane // nil if it is in a list; else this is the task with that index in lane.early
+	first bool  // or, if lane is nil, the first task of the lane with that index in line.lanes
+	index int
+	place int32 // among the candidates
+}
+
+func (c *candidate) before(other *candidate) bool { return c.byPlace.before(other.byPlace) }
+func (c *candidate) at() *int32                   { return &c.place }
+
+func (w *walk) add(it *item, lane *lane, first bool, index int) {
+	c := &w.one
+	if it == nil {
+		return
+	} else if c.item != nil {
+		c = new(candidate)
+	}
+	*c = candidate{byPlace: byPlace{it}, lane: lane, first: first, index: index}
+	w.next.push(c)
+}
+
+// begin adds the next tasks of a lane, and the lanes that may follow it.
+func (w *walk) begin(i int) {
+	lane := w.line.lanes[i].lane
+	w.add(lane.inOrder.first, nil, false, 0)
+	w.addEarly(lane, 0)
+	for j := degree*i + 1; j <= degree*(i+1) && j < len(w.line.lanes); j++ {
+		w.add(w.line.lanes[j].head(), nil, true, j)
+	}
+}
+
+func (w *walk) addEarly(lane *lane, i int) {
+	if i < len(lane.early) {
+		w.add(lane.early[i].item, lane, false, i)
+	}
 }
 
 // Next implements order.Tasks.
 func (w *walk) Next() (next order.Task[*item]) {
-	var first *cursor
-	for i := range w.rest {
-		c := &w.rest[i]
-		if c.item != nil && (first == nil || byPlace{c.item}.before(byPlace{first.item})) {
-			first = c
-		}
+	for len(w.next) > 0 && w.next[0].first {
+		c := w.next[0]
+		w.next.remove(c)
+		w.begin(c.index)
 	}
-	if first == nil {
+	if len(w.next) == 0 {
 		return next
 	}
-	it := first.item
-	switch {
-	case first.linked:
-		first.item = it.next
-	case len(first.rest) > 0:
-		first.item, first.rest = first.rest[0], first.rest[1:]
-	default:
-		first.item = nil
+	c := w.next[0]
+	it := c.item
+	if c.lane == nil && it.next != nil {
+		c.item = it.next
+		w.next.fix(c)
+	} else if w.next.remove(c); c.lane != nil {
+		for i := range degree {
+			w.addEarly(c.lane, degree*c.index+1+i)
+		}
 	}
 	return order.Task[*item]{
 		Task: it, Place: it.place, Cost: w.line.cost(it), Share: w.line.share(), Round: it.turn,

@@ -2,7 +2,6 @@ package rows
 
 import (
 	"context"
-	"iter"
 	"math"
 	"slices"
 
@@ -20,126 +19,100 @@ func (b *backend) Upcoming(ctx context.Context, n int) (upcoming []driver.Upcomi
 }
 
 // upcoming returns the tasks that n takes would take.
-func (u *unit) upcoming(n int) (found []driver.UpcomingTask) {
+func (u *unit) upcoming(n int) []driver.UpcomingTask {
 	if n == 0 || u.head.Paused {
 		return nil
 	}
 	u.closeGaps()
+	for most := n; ; most *= 2 {
+		if found, ok := u.forecast(n, most); ok {
+			return found
+		}
+	}
+}
+
+// forecast is upcoming from the first tasks in TaskReady. If these are too few, ok is false: some
+// may have expired, or be beyond the limits of their keys.
+func (u *unit) forecast(n, most int) (found []driver.UpcomingTask, ok bool) {
 	queue := &order.Key{Slots: math.MaxInt, Rate: u.q.settings.Rate}
 	if queue.Rate.Limit > 0 {
 		queue.Wait = u.key(allKeys).Wait
 	}
-	a := &ahead{
-		unit: u, n: n, more: true, keys: map[string]*order.Key{}, used: map[string]bool{},
-		moved: map[uint64]bool{},
-	}
-	for first := a.first(); first != nil && !queue.Blocked(); first = a.first() {
-		priority := first.First.Task.Priority
-		lines, now := a.linesOf(priority), u.currentRound(priority)
-		for r, round := range order.Forecast(lines, now, queue, u.now) {
+	ready := ReadyRange(everything, most)
+	ready.Payload, ready.Lock = false, NoLock
+	rows := must(u.v.Rows(ready))
+	a := &ahead{u, n, map[string]*order.Key{}}
+	for lines := a.linesOf(rows); len(lines) > 0 && !queue.Blocked(); {
+		priority := lines[0].of.Priority
+		end, _ := slices.BinarySearchFunc(lines, priority+1, func(l *lineAhead, p int) int { return l.of.Priority - p })
+		band, over := lines[:end], false
+		firsts := func(yield func(*order.Line[*Row]) bool) {
+			for _, l := range band {
+				if !yield(&l.Line) {
+					return
+				}
+			}
+			over = len(rows) == most && rows[most-1].Priority == priority
+		}
+		now := u.currentRound(priority)
+		for r, round := range order.Forecast(firsts, now, queue, u.now) {
+			if over {
+				return nil, false
+			}
 			if r.isDue(u.now) {
 				continue
 			}
 			record := u.record(r)
 			found = append(found, driver.UpcomingTask{Info: record.Info(), Round: round, Weight: r.Weight})
 			if len(found) == n {
-				return found
+				return found, true
 			}
 		}
-		a.readHidden(priority)
+		if over {
+			return nil, false
+		}
+		lines = append(lines[end:], a.hidden(band)...)
+		slices.SortFunc(lines, func(a, b *lineAhead) int { return inOrder(a.First.Task, b.First.Task) })
 	}
-	return found
+	return found, true
 }
 
-// ahead reads ready tasks for a forecast of n tasks, and locks nothing. It reads at most about n
-// tasks in the order of their turns, and as many behind them in their lines.
+// ahead reads ready tasks for a forecast of n tasks, and locks nothing.
 type ahead struct {
 	*unit
-	n      int
-	ready  []*lineAhead // the next of those read from TaskReady
-	from   Tuple        // where the others begin there
-	more   bool         // there may be others
-	hidden []*lineAhead // see readHidden
-	keys   map[string]*order.Key
-	used   map[string]bool // the keys with limits whose lines the priority had
-	moved  map[uint64]bool // tasks that were read behind others of their line
+	n    int
+	keys map[string]*order.Key
 }
 
 // lineAhead is a line of a forecast, or a task that was handed back.
 type lineAhead struct {
 	order.Line[*Row]
 	*ahead
+	of   Line
 	rows []*Row // the next tasks
 	more bool   // there may be others behind them
 	page int    // the number of tasks to read then
 }
 
-// first returns the line with the next turn, nil if there is none.
-func (a *ahead) first() *lineAhead {
-	for len(a.ready) == 0 && a.more {
-		r := ReadyRange(everything, a.n)
-		r.From, r.Payload, r.Lock = a.from, false, NoLock
-		rows := must(a.v.Rows(r))
-		if a.more = len(rows) == a.n; a.more {
-			last := rows[a.n-1]
-			a.from = Tuple{num(last.Priority), num(last.Round), num(last.Place + 1)}
-		}
-		a.ready = a.linesFrom(rows)
-	}
-	switch {
-	case len(a.hidden) == 0 && len(a.ready) == 0:
-		return nil
-	case len(a.ready) == 0 || len(a.hidden) > 0 && a.hidden[0].compare(a.ready[0]) < 0:
-		return a.hidden[0]
-	}
-	return a.ready[0]
-}
-
-func (l *lineAhead) compare(other *lineAhead) int {
-	return inOrder(l.First.Task, other.First.Task)
-}
-
-// linesOf yields the lines of a priority in the order of their first turns.
-func (a *ahead) linesOf(priority int) iter.Seq[*order.Line[*Row]] {
-	return func(yield func(*order.Line[*Row]) bool) {
-		for l := a.first(); l != nil && l.First.Task.Priority == priority; l = a.first() {
-			if len(a.hidden) > 0 && l == a.hidden[0] {
-				a.hidden = a.hidden[1:]
-			} else {
-				a.ready = a.ready[1:]
-			}
-			if a.q.limitsInFlight {
-				a.used[l.First.Task.Key] = true
-			}
-			if !yield(&l.Line) {
-				return
-			}
-		}
-	}
-}
-
-// linesFrom returns the lines of some tasks with turns. In a queue without fronts, the other tasks
-// of a line are among them too. In one with fronts, linesFrom reads some of them.
-func (a *ahead) linesFrom(rows []*Row) (all []*lineAhead) {
-	lines := map[Line]*lineAhead{}
-	keys := make([]string, len(rows))
-	for i, r := range rows {
-		keys[i] = r.Key
-	}
+// linesOf returns the lines of some tasks with turns. In a queue without fronts, the other tasks
+// of a line are among them too. In one with fronts, linesOf reads some of them: about n for all
+// lines.
+func (a *ahead) linesOf(rows []*Row) (all []*lineAhead) {
 	if a.q.limitsInFlight {
+		keys := make([]string, len(rows))
+		for i, r := range rows {
+			keys[i] = r.Key
+		}
 		a.readKeys(keys...)
 	}
+	lines := map[Line]*lineAhead{}
 	var behind []Tuple
 	for _, r := range rows {
-		l := lines[r.line()]
-		switch {
-		case a.moved[r.ID]:
-			continue
-		case l != nil && !r.Returned:
+		if l := lines[r.line()]; l != nil && !r.Returned {
 			l.rows = append(l.rows, r)
 			continue
 		}
-		l = &lineAhead{ahead: a}
+		l := &lineAhead{ahead: a, of: r.line()}
 		l.Line = order.Line[*Row]{Tasks: l, Key: a.key(r.Key), Turn: r.turn(), First: a.task(r)}
 		if all = append(all, l); !r.Returned {
 			lines[r.line()] = l
@@ -212,36 +185,29 @@ func (l *lineAhead) read(last *Row) {
 	}
 	r.Limit = l.page
 	l.rows = must(l.v.Rows(r))
-	l.more, l.page = len(l.rows) == l.page, min(2*l.page, l.ahead.n)
-	for _, r := range l.rows {
-		l.moved[r.ID] = true
-	}
+	l.more, l.page = len(l.rows) == l.page, min(2*l.page, l.n)
 }
 
-// readHidden reads the next lines of the keys that had lines in a priority and are not blocked. If
-// keys have limits, tasks of these lines may not be Takeable, because the tasks before them had to
-// be taken first: see fronts.go.
-func (a *ahead) readHidden(priority int) {
+// hidden returns the next lines of the keys of some lines, as far as none of their tasks is
+// Takeable: where keys have limits, the tasks before must be taken first. See fronts.go.
+func (a *ahead) hidden(band []*lineAhead) []*lineAhead {
 	var keys, fronts []Tuple
-	for key := range a.used {
-		if !a.key(key).Blocked() {
-			keys = append(keys, Tuple{key})
+	for _, l := range band {
+		if a.q.limitsInFlight && !l.Key.Blocked() {
+			keys = append(keys, Tuple{l.of.Key})
 		}
 	}
-	clear(a.used)
 	if len(keys) == 0 {
-		return
+		return nil
 	}
-	next := FirstRange(TaskPlace, keys, 1, false)
-	next.From = Tuple{num(priority) + 1}
+	next := FirstRange(TaskPlace, eachOnce(keys), 1, false)
+	next.From = through(int64(band[0].of.Priority))
 	for _, r := range must(a.v.Rows(next)) {
 		fronts = append(fronts, Tuple{r.Key, num(r.Priority), bit(false)})
 	}
 	if len(fronts) == 0 {
-		return
+		return nil
 	}
 	rows := must(a.v.Rows(Range{Index: TaskPlace, Prefixes: fronts}))
-	rows = slices.DeleteFunc(rows, func(r *Row) bool { return r.Takeable })
-	a.hidden = append(a.hidden, a.linesFrom(rows)...)
-	slices.SortFunc(a.hidden, (*lineAhead).compare)
+	return a.linesOf(slices.DeleteFunc(rows, func(r *Row) bool { return r.Takeable }))
 }
