@@ -58,7 +58,8 @@ type Options[V any] struct {
 	Newcomers fairq.Newcomers
 
 	// Weight returns the number of tasks of a key in a round, 1 to [fairq.MaxWeight]; nil means 1
-	// for all. Each Put calls it; a change affects tasks that become ready later.
+	// for all. Each Put calls it; a change affects tasks that become ready later. See also
+	// [Queue.SetKey].
 	Weight func(key string) int
 
 	// Quantum, if not 0, makes rounds share work instead of tasks: PutOptions.Cost is the work of a
@@ -77,11 +78,12 @@ type Options[V any] struct {
 
 	// MaxInFlightPerKey is the greatest number of tasks of a key that are taken at the same time.
 	// With 1, a key's tasks are done strictly one after the other. 0 means no limit. (Queue-wide.)
+	// [Queue.SetKey] gives a key another limit.
 	MaxInFlightPerKey int
 
 	// KeyRate limits the attempts of each key, and Rate the attempts of all keys together. The zero
 	// Rate is no limit. (Queue-wide.) A key without a token waits until it gets one, as with HoldKey,
-	// and so does the queue.
+	// and so does the queue. [Queue.SetKey] gives a key another rate.
 	//
 	// An attempt takes a token, and with a Quantum as many as its task costs, so that the rate is one
 	// of work. It needs one token to begin: the key owes the others, and its next attempt waits for
@@ -463,6 +465,35 @@ func completeRate(field string, r Rate) (Rate, error) {
 	}
 	r.Burst = max(r.Burst, 1)
 	return r, nil
+}
+
+// limits checks the limits of a key.
+func (o *Options[V]) limits(l KeyLimits) (driver.KeyLimits, error) {
+	switch {
+	case l.Weight < 0 || l.Weight > fairq.MaxWeight:
+		return driver.KeyLimits{}, invalid("KeyLimits.Weight", l.Weight,
+			fmt.Sprintf("1 to %d, or 0 for that of Options.Weight", fairq.MaxWeight))
+	case l.MaxInFlight > fairq.MaxLen:
+		return driver.KeyLimits{}, invalid("KeyLimits.MaxInFlight", l.MaxInFlight,
+			fmt.Sprintf("%d at most, or negative for no limit", fairq.MaxLen))
+	case l.Rate.Limit < 0 && l.Rate.Burst != 0:
+		return driver.KeyLimits{}, invalid("KeyLimits.Rate.Burst", l.Rate.Burst,
+			"0 if Rate.Limit is negative")
+	case l.Rate.Limit < 0:
+		l.Rate.Limit = -1
+	default:
+		var err error
+		if l.Rate, err = completeRate("KeyLimits.Rate", l.Rate); err != nil {
+			return driver.KeyLimits{}, err
+		}
+	}
+	if o.PriorCost > 0 && l.Rate.Limit > 0 {
+		return driver.KeyLimits{}, invalid("KeyLimits.Rate.Limit", l.Rate.Limit,
+			"0 with a PriorCost, because an attempt takes its tokens before its cost is known")
+	}
+	return driver.KeyLimits{
+		Weight: l.Weight, MaxInFlight: max(l.MaxInFlight, -1), Rate: driver.Rate(l.Rate),
+	}, nil
 }
 
 // costLimit returns the greatest cost of a task.

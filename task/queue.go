@@ -338,6 +338,49 @@ func (q *Queue[V]) HoldKey(ctx context.Context, key string, d time.Duration) err
 	return q.backend.HoldKey(ctx, key, d)
 }
 
+// SetKey gives a key limits of its own, in place of its earlier ones; nil removes them. The store
+// keeps them with the queue, even while the key has no tasks, and all processes obey them from
+// their next call on. The queue must have a MaxInFlightPerKey or a KeyRate, which may be so high
+// that it limits nothing, such as [fairq.MaxLen].
+//
+// A lower limit takes nothing back: taken tasks stay taken, and count. A new Weight holds from the
+// next turn of the key on, and for the room that RejectOverShare leaves to it. With a new Rate the
+// key keeps its tokens, up to the new Burst, or the whole Burst if it had no rate.
+func (q *Queue[V]) SetKey(ctx context.Context, key string, limits *KeyLimits) error {
+	if err := q.notifier.over(); err != nil {
+		return err
+	}
+	if err := checkName("the key", key); err != nil {
+		return err
+	}
+	var l driver.KeyLimits
+	if limits != nil {
+		var err error
+		if l, err = q.options.limits(*limits); err != nil {
+			return err
+		}
+	}
+	return q.backend.SetKey(ctx, key, l)
+}
+
+// LimitedKeys returns the first n keys with limits of their own, 100 if n is 0, that are not before
+// from, in alphabetical order. The next page is from the last of these keys + "\x00". In memory it
+// is O(keys).
+func (q *Queue[V]) LimitedKeys(ctx context.Context, from string, n int) ([]LimitedKey, error) {
+	if err := q.notifier.over(); err != nil {
+		return nil, err
+	}
+	if n < 0 {
+		return nil, invalid("LimitedKeys: the number", n, "0 or more")
+	}
+	found, err := q.backend.LimitedKeys(ctx, from, cmp.Or(n, 100))
+	keys := make([]LimitedKey, len(found))
+	for i, k := range found {
+		keys[i] = LimitedKey{k.Key, KeyLimits{k.Weight, k.MaxInFlight, Rate(k.Rate)}}
+	}
+	return keys, err
+}
+
 // ResumeKey undoes PauseKey and HoldKey. The key has the next turn if it has missed one or more.
 func (q *Queue[V]) ResumeKey(ctx context.Context, key string) error {
 	return q.pause(ctx, &key, false)

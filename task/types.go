@@ -44,7 +44,7 @@ type Info struct {
 type UpcomingTask struct {
 	Info
 	Round  int // of its priority, in which it is taken: 0 is the current one
-	Weight int // of its key, as of a Put
+	Weight int // of its key
 }
 
 // Rate is a token bucket, in the terms of golang.org/x/time/rate: there are Burst tokens at first,
@@ -52,6 +52,20 @@ type UpcomingTask struct {
 type Rate struct {
 	Limit float64 // a second, up to MaxRate; 1.0/60 is one a minute
 	Burst int
+}
+
+// KeyLimits are limits for one key, see [Queue.SetKey]. A zero field stands for the option of the
+// queue.
+type KeyLimits struct {
+	Weight      int  // instead of Options.Weight, up to fairq.MaxWeight
+	MaxInFlight int  // instead of Options.MaxInFlightPerKey; negative means no limit
+	Rate        Rate // instead of Options.KeyRate; a negative Limit means no limit
+}
+
+// LimitedKey is a key with limits of its own.
+type LimitedKey struct {
+	Key string
+	KeyLimits
 }
 
 // State is the state of a task in its life cycle.

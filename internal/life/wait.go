@@ -24,7 +24,7 @@ func (w *Wait) Settle(r driver.Rate, now int64) {
 	if w.Full <= now {
 		w.Full = 0
 	}
-	w.Until = max(w.Hold, w.Full-refillTime(r, int64(r.Burst)-1))
+	w.Until = max(w.Hold, w.Full-refillTime(r, float64(r.Burst-1)))
 	if w.Waits = w.Until > now; !w.Waits {
 		w.Until = w.Full
 	}
@@ -42,14 +42,24 @@ func (w *Wait) End() int64 {
 // until the others have come.
 func (w *Wait) Spend(r driver.Rate, tokens, now int64) {
 	w.Full = max(w.Full, now)
-	w.Full += min(refillTime(r, tokens), math.MaxInt64-w.Full)
+	w.Full += min(refillTime(r, float64(tokens)), math.MaxInt64-w.Full)
 	w.Settle(r, now)
 }
 
 // Refund puts tokens back.
 func (w *Wait) Refund(r driver.Rate, tokens, now int64) {
-	w.Full -= min(w.Full, refillTime(r, tokens))
+	w.Full -= min(w.Full, refillTime(r, float64(tokens)))
 	w.Settle(r, now)
+}
+
+// SetRate gives the bucket another rate. The tokens stay, as far as there is room for them.
+func (w *Wait) SetRate(from, to driver.Rate, now int64) {
+	missing := 0.0
+	if from.Limit > 0 {
+		missing = float64(max(0, w.Full-now))*from.Limit/second + float64(to.Burst-from.Burst)
+	}
+	w.Full = now + refillTime(to, max(0, missing))
+	w.Settle(to, now)
 }
 
 // Tokens returns the number of tokens in the bucket.
@@ -65,9 +75,9 @@ const second = 1e9
 
 // refillTime returns the time in which that many tokens come. It rounds down: rounded up, the last
 // token of a burst that is taken one by one would have to wait.
-func refillTime(r driver.Rate, tokens int64) int64 {
+func refillTime(r driver.Rate, tokens float64) int64 {
 	if r.Limit == 0 {
 		return 0
 	}
-	return int64(min(float64(tokens)/r.Limit*second, float64(driver.MaxDuration)))
+	return int64(min(tokens/r.Limit*second, float64(driver.MaxDuration)))
 }

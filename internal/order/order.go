@@ -26,6 +26,7 @@
 //	or with another priority          |
 //	its key is paused, waits or is    | has the same turn, which is passed over. When the key may go
 //	at its limit                      | on, it is first if that round has been served
+//	its key gets another weight       | has the same turn, and after its use the new share
 //	a taker asks for a kind           | the first task of that kind by place uses the turn
 //	a task becomes ready as the only  | all accounts are void: now moves on to the furthest one,
 //	one of its queue                  | because no task has waited for the work done
@@ -55,8 +56,10 @@ func First(end account.Account, served, now uint64, joins bool, share uint64) ac
 }
 
 // Used returns the account of a line after it has used a turn for a task of that cost, and its
-// next turn. now is the round being served after that use.
+// next turn. now is the round being served after that use. If the share has become less than the
+// line had used before the turn, the turn counts as the last unit of the share.
 func Used(turn account.Account, now, cost, share uint64) (end, next account.Account) {
+	turn.Used = min(turn.Used, share-1)
 	end = turn.Pay(cost, share)
 	join := now
 	if turn.Round < now {

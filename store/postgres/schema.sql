@@ -91,7 +91,6 @@ CREATE INDEX tasks_state ON fairq.tasks (queue, state, id) WHERE state <> 1 AND 
 
 CREATE TABLE fairq.keys (
 	queue   bigint NOT NULL,
-	weight  bigint NOT NULL,
 	tasks   bigint NOT NULL,
 	ready   bigint NOT NULL,
 	delayed bigint NOT NULL,
@@ -104,10 +103,12 @@ CREATE TABLE fairq.keys (
 	waits   boolean NOT NULL,
 	paused  boolean NOT NULL,
 	key     bytea NOT NULL,
+	limits  bytea, -- JSON
 	PRIMARY KEY (queue, key)
 );
 CREATE INDEX keys_paused ON fairq.keys (queue, key) WHERE paused;
 CREATE INDEX keys_until ON fairq.keys (queue, until) WHERE until IS NOT NULL;
+CREATE INDEX keys_limits ON fairq.keys (queue, key) WHERE limits IS NOT NULL;
 
 CREATE TABLE fairq.served (
 	queue    bigint NOT NULL,

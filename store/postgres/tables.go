@@ -78,6 +78,15 @@ type (
 	errorMessage struct{ of **driver.Error }
 )
 
+// limitsText is a column of limits. Without limits it is NULL.
+type limitsText struct{ of **driver.KeyLimits }
+
+// ScanBytes implements pgtype.BytesScanner.
+func (l limitsText) ScanBytes(text []byte) (err error) {
+	*l.of, err = rows.ParseLimits(string(text))
+	return err
+}
+
 // values returns the columns of a row.
 func (t *tableOps[R]) values(r *R) (ints []int64, bytes [][]byte) {
 	for _, f := range t.fields(r) {
@@ -100,6 +109,8 @@ func (t *tableOps[R]) values(r *R) (ints []int64, bytes [][]byte) {
 			bytes = append(bytes, *f)
 		case errorMessage:
 			bytes = append(bytes, messageOf(*f.of))
+		case limitsText:
+			bytes = append(bytes, optional(rows.LimitsText(*f.of)))
 		}
 	}
 	return ints, bytes
@@ -203,14 +214,14 @@ func (t rowTable[R]) Sweep(r rows.Range) error {
 }
 
 var (
-	keyTable = tableOf(rows.Keys,
-		"weight tasks ready delayed taken buried held until? hold? filled? waits! paused! key.",
+	keyTable = tableOf(rows.Keys, "tasks ready delayed taken buried held until? hold? filled? waits! paused! key. limits",
 		func(k *rows.Key) []any {
 			n := &k.Tasks
 			return []any{
-				&k.Weight, &n[0], &n[driver.Ready], &n[driver.Delayed], &n[driver.Taken], &n[driver.Buried],
+				&n[0], &n[driver.Ready], &n[driver.Delayed], &n[driver.Taken], &n[driver.Buried],
 				&n[driver.Held],
 				&k.Until, &k.Hold, &k.Full, &k.Waits, &k.Paused, &k.Key,
+				limitsText{&k.Limits},
 			}
 		})
 

@@ -42,6 +42,7 @@ var sources = [rows.NumIndexes]source{
 
 	rows.KeyName:          {"keys", "", `"key"`, ""},
 	rows.KeyUntil:         {"keys", "keys_until", "until", "until > 0"},
+	rows.KeyLimits:        {"keys", "keys_limits", `"key"`, "limits <> ''"},
 	rows.ServedLine:       {"served", "", `priority "key"`, ""},
 	rows.ServedRound:      {"served", "served_round", "priority round", ""},
 	rows.ConsumerNumber:   {"consumers", "", "number", ""},
@@ -56,9 +57,8 @@ var sources = [rows.NumIndexes]source{
 
 // columnsOf has the columns of each table in the order of reading.
 var columnsOf = map[string]string{
-	"tasks": taskColumns,
-	"keys": `"key", weight, ready, delayed, taken, buried, held, paused, ` +
-		`waits, until, hold, filled`,
+	"tasks":     taskColumns,
+	"keys":      `"key", ready, delayed, taken, buried, held, paused, waits, until, hold, filled, limits`,
 	"served":    `"key", priority, round, used, taken`,
 	"consumers": `number, name, epoch, deadline`,
 	"groups":    `name, started, cancelled, tasks, members`,

@@ -71,12 +71,13 @@ CREATE INDEX ~tasks_group ON ~tasks (queue, "group") WHERE "group" <> '';
 CREATE UNIQUE INDEX ~tasks_unique_key ON ~tasks (queue, unique_key) WHERE unique_key <> '';
 
 CREATE TABLE ~keys (
-	queue, "key", weight NOT NULL, ready NOT NULL, delayed NOT NULL, taken NOT NULL, buried NOT NULL,
-	held NOT NULL,
+	queue, "key", ready NOT NULL, delayed NOT NULL, taken NOT NULL, buried NOT NULL, held NOT NULL,
 	paused NOT NULL, waits NOT NULL, until NOT NULL, hold NOT NULL, filled NOT NULL,
+	limits NOT NULL, -- JSON, '' if it has none of its own
 	PRIMARY KEY (queue, "key")
 ) WITHOUT ROWID;
 CREATE INDEX ~keys_until ON ~keys (queue, until) WHERE until > 0;
+CREATE INDEX ~keys_limits ON ~keys (queue, "key") WHERE limits <> '';
 
 CREATE TABLE ~served (queue, priority, "key", round NOT NULL, used NOT NULL, taken NOT NULL,
 	PRIMARY KEY (queue, priority, "key")) WITHOUT ROWID;

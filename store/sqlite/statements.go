@@ -81,15 +81,12 @@ var (
 	}
 	setKey = &statement{
 		"set key",
-		`INSERT INTO ~keys (queue, "key", weight, ready, delayed, taken, buried, held, paused, ` +
-			`waits, until, hold, filled) ` +
+		`INSERT INTO ~keys (queue, "key", ready, delayed, taken, buried, held, paused, waits, until, hold, filled, limits) ` +
 			`VALUES (` + placeholders(13) +
-			`) ON CONFLICT (queue, "key") DO UPDATE SET weight = excluded.weight, ` +
-			`ready = excluded.ready, ` +
-			`delayed = excluded.delayed, taken = excluded.taken, buried = excluded.buried, ` +
-			`held = excluded.held, ` +
+			`) ON CONFLICT (queue, "key") DO UPDATE SET ready = excluded.ready, ` +
+			`delayed = excluded.delayed, taken = excluded.taken, buried = excluded.buried, held = excluded.held, ` +
 			`paused = excluded.paused, waits = excluded.waits, until = excluded.until, ` +
-			`hold = excluded.hold, filled = excluded.filled`,
+			`hold = excluded.hold, filled = excluded.filled, limits = excluded.limits`,
 	}
 	deleteKey = &statement{"set key", `DELETE FROM ~keys WHERE queue = ? AND "key" = ?`}
 	keyStats  = statsOf("")

@@ -85,16 +85,17 @@ var (
 
 	keysTable = tableOps[rows.Key]{
 		read: func(c *cells, k *rows.Key) {
-			k.Key, k.Weight = c.text(), int(c.int())
+			k.Key = c.text()
 			readStates(c, k)
 			k.Paused, k.Waits, k.Until, k.Hold, k.Full = c.bool(), c.bool(), c.int(), c.int(), c.int()
+			k.Limits = c.limits()
 		},
 		put: func(v *view, k *rows.Key) error {
 			n := &k.Tasks
-			return v.do(setKey, v.queue, k.Key, int64(k.Weight), int64(n[driver.Ready]),
+			return v.do(setKey, v.queue, k.Key, int64(n[driver.Ready]),
 				int64(n[driver.Delayed]), int64(n[driver.Taken]), int64(n[driver.Buried]),
 				int64(n[driver.Held]),
-				bit(k.Paused), bit(k.Waits), k.Until, k.Hold, k.Full)
+				bit(k.Paused), bit(k.Waits), k.Until, k.Hold, k.Full, rows.LimitsText(k.Limits))
 		},
 		remove: func(v *view, k *rows.Key) error { return v.do(deleteKey, v.queue, k.Key) },
 	}

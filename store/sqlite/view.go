@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"bytes"
+	"cmp"
 	sqldriver "database/sql/driver"
 	"fmt"
 
@@ -148,4 +149,11 @@ func (c *cells) error() *driver.Error {
 		return nil
 	}
 	return &driver.Error{Code: int(code), Message: c.text()}
+}
+
+// limits reads the own limits of a key.
+func (c *cells) limits() *driver.KeyLimits {
+	l, err := rows.ParseLimits(c.text())
+	c.err = cmp.Or(c.err, err)
+	return l
 }

@@ -35,6 +35,20 @@ type Rate struct {
 	Burst int
 }
 
+// KeyLimits are a task.KeyLimits: see its fields. The zero value sets none. MaxInFlight and
+// Rate.Limit are -1 for no limit.
+type KeyLimits struct {
+	Weight      int  `json:",omitzero"`
+	MaxInFlight int  `json:",omitzero"`
+	Rate        Rate `json:",omitzero"`
+}
+
+// LimitedKey is a key with limits of its own.
+type LimitedKey struct {
+	Key string
+	KeyLimits
+}
+
 // ID identifies a task within its queue. No two tasks of a queue ever have the same ID; 0 is none.
 type ID uint64
 

@@ -89,6 +89,9 @@ func (s *Settings) Counted(tasks *[Held + 1]int) int {
 	return tasks[0]
 }
 
+// LimitsKeys reports whether keys have limits, so that the queue counts their taken tasks.
+func (s *Settings) LimitsKeys() bool { return s.MaxInFlightPerKey > 0 || s.KeyRate.Limit > 0 }
+
 // A Backend is one open queue of a [Store]. Each method is one transaction: it happens as a whole
 // or, if it returns an error, not at all (except Put, see there). No method waits for a task, for
 // room or for time to pass. All methods are safe for concurrent use.
@@ -196,6 +199,15 @@ type Backend interface {
 	// HoldKey makes a key wait for d, which is more than 0: none of its tasks is taken until then. A
 	// longer wait of the key stays.
 	HoldKey(ctx context.Context, key string, d time.Duration) error
+
+	// SetKey replaces the limits of a key, which need not have tasks, and keeps them until the next
+	// SetKey. A task that is taken stays so, even above the new limits. SetKey returns a *FieldError
+	// if the queue does not count the taken tasks of its keys: see Settings.LimitsKeys.
+	SetKey(ctx context.Context, key string, limits KeyLimits) error
+
+	// LimitedKeys returns the first n keys that have limits of their own and are not before from, in
+	// alphabetical order.
+	LimitedKeys(ctx context.Context, from string, n int) ([]LimitedKey, error)
 
 	// Group starts or cancels a group. It returns ErrNotFound if there is no task in it, and
 	// ErrGroupCancelled on starting a cancelled group.

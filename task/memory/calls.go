@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -425,6 +426,43 @@ func (q *queue) HoldKey(_ context.Context, key string, d time.Duration) error {
 	now := q.now()
 	q.hold(q.keyState(key, 0), life.Plus(now, d), now)
 	return nil
+}
+
+// SetKey implements [driver.Backend].
+func (q *queue) SetKey(_ context.Context, key string, limits driver.KeyLimits) error {
+	if err := life.CheckLimits(&q.settings); err != nil {
+		return err
+	}
+	if _, err := q.enter(); err != nil {
+		return err
+	}
+	defer q.exit()
+	k, now := q.keyState(key, 0), q.now()
+	was := q.rate(k)
+	if k.own = nil; limits != (driver.KeyLimits{}) {
+		k.own = &limits
+	}
+	if rate := q.rate(k); rate != was {
+		k.wait.SetRate(was, rate, now)
+	}
+	q.settleWait(k, now)
+	q.look() // even if the key was not blocked: more of its tasks can be taken than callers know
+	return nil
+}
+
+// LimitedKeys implements [driver.Backend].
+func (q *queue) LimitedKeys(_ context.Context, from string, n int) (all []driver.LimitedKey, err error) {
+	if _, err := q.enter(); err != nil {
+		return nil, err
+	}
+	defer q.exit()
+	for _, k := range q.keys {
+		if k.own != nil && k.name >= from {
+			all = append(all, driver.LimitedKey{Key: k.name, KeyLimits: *k.own})
+		}
+	}
+	slices.SortFunc(all, func(a, b driver.LimitedKey) int { return cmp.Compare(a.Key, b.Key) })
+	return all[:min(n, len(all))], nil
 }
 
 // DeleteSome implements [driver.Backend].

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -104,9 +105,12 @@ func (q *queue) check(t require.TestingT) {
 			all += k.tasks[state]
 		}
 		require.Equal(t, all, k.tasks[0])
-		require.True(t, all > 0 || k.paused || k.wait.Until != 0 || k.isIdle && k.weight == 1)
+		require.True(t, all > 0 || k.paused || k.wait.Until != 0 || k.own != nil || k.isIdle && k.given == 1)
 		require.True(t, all > 0 || len(k.lines) == 0 || k.isUniform())
 		limit := q.settings.MaxInFlightPerKey
+		if k.own != nil {
+			limit = cmp.Or(k.own.MaxInFlight, limit)
+		}
 		require.Equal(t, k.wait.Until != 0, k.timer != 0)
 		require.Equal(t,
 			k.paused || k.wait.Waits || limit > 0 && k.tasks[driver.Taken] >= limit, k.blocked)

@@ -1,8 +1,6 @@
 package memory
 
 import (
-	"math"
-
 	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/task/driver"
 )
@@ -148,7 +146,7 @@ func (q *queue) set(it *item, state driver.State) {
 		}
 	case driver.Taken:
 		it.consumer.leases.append(it)
-		if q.settings.MaxInFlightPerKey > 0 {
+		if q.settings.LimitsKeys() {
 			q.block(it.key)
 		}
 	case driver.Buried:
@@ -187,7 +185,7 @@ func (q *queue) leaveState(it *item) {
 	it.block.count(state, -1)
 	if state == driver.Taken {
 		it.lease, it.consumer = 0, nil
-		if k := it.key; q.settings.MaxInFlightPerKey > 0 {
+		if k := it.key; q.settings.LimitsKeys() {
 			q.block(k)
 			q.wake(k, min(1, k.tasks[driver.Ready]-q.slots(k)+1))
 		}
@@ -196,7 +194,7 @@ func (q *queue) leaveState(it *item) {
 
 // block updates whether a key is blocked.
 func (q *queue) block(k *keyState) {
-	blocked := k.paused || k.wait.Waits || q.slots(k) == 0
+	blocked := k.paused || k.wait.Waits || q.slots(k) <= 0
 	if blocked == k.blocked {
 		return
 	}
@@ -209,12 +207,9 @@ func (q *queue) block(k *keyState) {
 	}
 }
 
-// slots returns how many more tasks of a key may be taken.
+// slots returns how many more tasks of a key may be taken, less than 0 if the limit was higher.
 func (q *queue) slots(k *keyState) int {
-	if q.settings.MaxInFlightPerKey == 0 {
-		return math.MaxInt
-	}
-	return q.settings.MaxInFlightPerKey - k.tasks[driver.Taken]
+	return life.MaxInFlight(&q.settings, k.own) - k.tasks[driver.Taken]
 }
 
 // wake reports that n more tasks of a key can be taken, unless it is blocked.
@@ -263,7 +258,7 @@ func (q *queue) take(by *driver.Taker, now int64) (*item, error) {
 func (q *queue) grant(it *item, c *consumer, now int64) {
 	q.leases++
 	it.lease, it.consumer = q.leases, c
-	if it.TTR > 0 || q.settings.KeyRate.Limit+q.settings.Rate.Limit > 0 {
+	if it.TTR > 0 || q.settings.KeyRate.Limit+q.settings.Rate.Limit > 0 || it.key.own != nil {
 		now = q.clock(now)
 	}
 	it.Take(now)

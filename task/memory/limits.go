@@ -8,18 +8,18 @@ import (
 
 // makeRoom finds out whether there is room for a task, and makes it if it may.
 func (q *queue) makeRoom(n *driver.New, g *group) (victim *driver.Record, err error) {
-	ofKey := 0
+	ofKey, weight := 0, n.Weight
 	if k := q.keys[n.Key]; k != nil {
-		ofKey = q.settings.Counted(&k.tasks)
+		ofKey, weight = q.settings.Counted(&k.tasks), life.Weight(n.Weight, k.own)
 	}
-	full := life.Room(&q.settings, n.Weight, q.settings.Counted(&q.tasks), ofKey)
+	full := life.Room(&q.settings, weight, q.settings.Counted(&q.tasks), ofKey)
 	if full == nil {
 		return nil, nil
 	}
 	if full.PerKey || q.evictable == nil {
 		return nil, full
 	}
-	it := q.evictable.victim(n.Key, n.Weight)
+	it := q.evictable.victim(n.Key, weight)
 	if it == nil {
 		return nil, full
 	}
@@ -60,7 +60,7 @@ func newEvictable(policy fairq.WhenFull) *evictable {
 }
 
 func (w *evictable) add(it *item) {
-	w.weight = it.key.weight
+	w.weight = it.key.weight()
 	w.tickets[it] = w.tasks.Add(it.key.name, it)
 }
 
@@ -77,7 +77,7 @@ func (w *evictable) victim(key string, weight int) *item {
 		return nil
 	}
 	rounds := func(tasks, weight int) int { return (tasks + weight - 1) / weight }
-	most := rounds(w.tasks.KeyLen(heaviest)+1, it.key.weight)
+	most := rounds(w.tasks.KeyLen(heaviest)+1, it.key.weight())
 	own := heaviest == key || rounds(w.tasks.KeyLen(key), weight) >= most
 	w.add(it) // to where it was: it is the last one of its key and its round
 	if w.policy == fairq.EvictOldest {

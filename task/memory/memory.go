@@ -46,8 +46,9 @@ type Store struct {
 //     wake is not 0, in uniqueKeys if it has such a key, in a group's tasks if it has a group, and
 //     in evictable if it is Ready or Delayed and there are evictions.
 //   - The counters agree with that: tasks here and of each key.
-//   - A key is in keys while it has tasks, is paused or waits, or its bucket is not full, and may
-//     stay for a while as an idle one. It is in waiting while wait.Until is not 0.
+//   - A key is in keys while it has tasks, is paused or waits, its bucket is not full or it has
+//     limits of its own, and may stay for a while as an idle one. It is in waiting while wait.Until
+//     is not 0.
 //   - The notifiers know of a time that is no later than the first of timers, waiting, leaving and
 //     outcomes.
 //
@@ -104,7 +105,8 @@ type queue struct {
 // keyState is the state of a key, see the invariants.
 type keyState struct {
 	name    string
-	weight  int
+	given   int                  // the weight that the last put has given it
+	own     *driver.KeyLimits    // nil if it has none
 	tasks   [driver.Held + 1]int // by state; in all states at 0
 	wait    life.Wait
 	timer   int32 // place in the heap of waiting keys
@@ -381,25 +383,30 @@ const (
 func (q *queue) keyState(key string, weight int) *keyState {
 	k := q.keys[key]
 	if k == nil {
-		k = &keyState{name: key, weight: 1}
+		k = &keyState{name: key, given: 1}
 		k.lines = k.lineBuf[:0]
 		q.keys[key] = k
 	}
 	if weight > 0 {
-		k.weight = weight
+		k.given = weight
 	}
 	return k
 }
 
+// weight returns the weight of a key.
+func (k *keyState) weight() int { return life.Weight(k.given, k.own) }
+
 // isUsed reports whether a key has any state.
-func (k *keyState) isUsed() bool { return k.tasks[0] > 0 || k.paused || k.wait.Until != 0 }
+func (k *keyState) isUsed() bool {
+	return k.tasks[0] > 0 || k.paused || k.wait.Until != 0 || k.own != nil
+}
 
 // forgetKey makes a key without state idle, and forgets the keys that are idle longest.
 func (q *queue) forgetKey(k *keyState) {
 	if k.isUsed() {
 		return
 	}
-	k.weight = 1
+	k.given = 1
 	if !k.isIdle {
 		k.isIdle = true
 		q.idle = append(q.idle, k)

@@ -34,6 +34,7 @@ type model struct {
 	keys      map[string]bool      // paused ones
 	waits     map[string]time.Time // until when keys wait, by HoldKey
 	debts     map[string]*modelDebt
+	limits    map[string]driver.KeyLimits // own ones of keys
 	ids       driver.ID
 	clock     int // counts places, buryings, and when tasks came to wait
 	leases    uint64
@@ -77,8 +78,8 @@ func (modelStore) Open(
 	return &model{
 		s: s, notifier: n, bands: map[int]*modelBand{}, groups: map[string]*modelGroup{},
 		outcomes: map[string]modelOutcome{}, consumers: map[string]*modelConsumer{},
-		keys: map[string]bool{}, waits: map[string]time.Time{}, debts: map[string]*modelDebt{},
-		backlog: map[string][]int{},
+		keys: map[string]bool{}, waits: map[string]time.Time{}, debts: map[string]*modelDebt{}, backlog: map[string][]int{},
+		limits: map[string]driver.KeyLimits{},
 	}, nil
 }
 
@@ -149,8 +150,7 @@ func (m *model) put(
 		return 0, nil, fairq.ErrKeyFull
 	}
 	free := m.s.Capacity - m.count(counts)
-	if m.s.WhenFull == fairq.RejectOverShare && ofKey > 0 && ofKey >= n.Weight*(free-1) &&
-		m.s.Capacity > 1 {
+	if m.s.WhenFull == fairq.RejectOverShare && ofKey > 0 && ofKey >= m.weight(n.Key, n.Weight)*(free-1) && m.s.Capacity > 1 {
 		m.stats.Refused++
 		return 0, nil, fairq.ErrKeyFull
 	}

@@ -20,11 +20,14 @@ type modelBand struct {
 // modelLine is those of a key. Its share of each round is as many units of work as its weight, or
 // with a Quantum that times the quantum.
 type modelLine struct {
-	used   int // units, in all rounds from 0 on
+	end    modelUse // after its last turn
+	turn   modelUse // before its next turn
 	share  int
 	served int // the round of its last turn
-	next   int // the units used before its next turn
 }
+
+// modelUse is a round, and the units of the share of it that are used.
+type modelUse struct{ round, used int }
 
 func (m *model) band(priority int) *modelBand {
 	b := m.bands[priority]
@@ -40,12 +43,19 @@ func (m *model) line(t *modelTask) *modelLine {
 	if b.lines[t.Key] == nil {
 		b.lines[t.Key] = &modelLine{}
 	}
-	b.lines[t.Key].share = t.weight * max(1, int(m.s.Quantum))
+	b.lines[t.Key].share = m.weight(t.Key, t.weight) * max(1, int(m.s.Quantum))
 	return b.lines[t.Key]
 }
 
 // follow has the next turn of a line in a round or later.
-func (l *modelLine) follow(round int) { l.next = max(l.used, round*l.share) }
+func (l *modelLine) follow(round int) {
+	if l.turn = l.end; l.turn.used >= l.share {
+		l.turn = modelUse{l.turn.round + 1, 0}
+	}
+	if l.turn.round < round {
+		l.turn = modelUse{round, 0}
+	}
+}
 
 // queued returns the tasks of a line that use its turns.
 func (m *model) queued(t *modelTask) int {
@@ -59,7 +69,7 @@ func (m *model) becomeReady(t *modelTask, at time.Time) {
 	if m.s.Quantum > 0 && m.count(func(o *modelTask) bool { return o.State == driver.Ready }) == 0 {
 		furthest := 0 // accounts are void, because nobody has waited
 		for _, l := range b.lines {
-			furthest = max(furthest, (l.used-1)/l.share)
+			furthest = max(furthest, l.end.round)
 		}
 		if furthest > b.now {
 			b.now = furthest + 1
@@ -85,8 +95,8 @@ func (m *model) becomeReady(t *modelTask, at time.Time) {
 
 func (m *model) blocked(key string) bool {
 	taken := m.count(func(t *modelTask) bool { return t.State == driver.Taken && t.Key == key })
-	return !m.until(all).IsZero() || m.keys[key] || !m.until(key).IsZero() ||
-		m.s.MaxInFlightPerKey > 0 && taken >= m.s.MaxInFlightPerKey
+	limit := cmp.Or(m.limits[key].MaxInFlight, m.s.MaxInFlightPerKey)
+	return !m.until(all).IsZero() || m.keys[key] || !m.until(key).IsZero() || limit > 0 && taken >= limit
 }
 
 // next returns the task to be taken, and has used its turn.
@@ -95,8 +105,7 @@ func (m *model) next(f *driver.Filter) *modelTask {
 		if t.turn > 0 {
 			return t.turn
 		}
-		l := m.line(t)
-		return l.next / l.share
+		return m.line(t).turn.round
 	}
 	var all []*modelTask
 	for _, t := range m.tasks {
@@ -127,7 +136,14 @@ func (m *model) use(t *modelTask, round int) {
 		cost = int(t.Cost)
 	}
 	missed := round < b.now
-	b.now, t.turn, l.served, l.used = max(b.now, round), round, round, l.next+cost
+	b.now, t.turn, l.served, l.end = max(b.now, round), round, round, l.turn
+	l.end.used = min(l.end.used, l.share-1) // its weight may be less now
+	for range cost {
+		if l.end.used == l.share {
+			l.end = modelUse{l.end.round + 1, 0}
+		}
+		l.end.used++
+	}
 	if l.follow(b.now); missed {
 		l.follow(b.now + 1)
 	}
@@ -138,7 +154,7 @@ func (m *model) Upcoming(_ context.Context, n int) (next []driver.UpcomingTask, 
 	_, leave := m.enter()
 	defer leave()
 	c := &model{
-		s: m.s, notifier: m.notifier, keys: m.keys, waits: m.waits, debts: maps.Clone(m.debts),
+		s: m.s, notifier: m.notifier, keys: m.keys, waits: m.waits, limits: m.limits, debts: maps.Clone(m.debts),
 		bands: map[int]*modelBand{}, backlog: maps.Clone(m.backlog),
 	}
 	for _, t := range m.tasks {
@@ -160,7 +176,7 @@ func (m *model) Upcoming(_ context.Context, n int) (next []driver.UpcomingTask, 
 		c.charge(t, 1)
 		r := m.find(t.ID).record()
 		round := c.bands[t.Priority].now - m.bands[t.Priority].now
-		next = append(next, driver.UpcomingTask{Info: r.Info(), Round: round, Weight: t.weight})
+		next = append(next, driver.UpcomingTask{Info: r.Info(), Round: round, Weight: m.weight(t.Key, t.weight)})
 	}
 	return next, nil
 }

@@ -217,7 +217,7 @@ func (l *line) remove(it *item) { l.lane(it.kind).remove(it) }
 
 // share returns the work of the line in a round.
 func (l *line) share() uint64 {
-	return uint64(l.key.weight) * uint64(max(1, l.band.queue.settings.Quantum))
+	return uint64(l.key.weight()) * uint64(max(1, l.band.queue.settings.Quantum))
 }
 
 // cost returns the work of a task that is taken now.

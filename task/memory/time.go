@@ -101,7 +101,7 @@ func (q *queue) setWait(k *keyState, now int64) {
 	case k == &q.all && !k.blocked:
 		q.look()
 	default:
-		q.wake(k, min(k.tasks[driver.Ready], q.slots(k), k.wait.Tokens(q.settings.KeyRate, now)))
+		q.wake(k, min(k.tasks[driver.Ready], q.slots(k), k.wait.Tokens(q.rate(k), now)))
 	}
 	q.announce()
 }
@@ -126,7 +126,7 @@ func (q *queue) rate(k *keyState) driver.Rate {
 	if k == &q.all {
 		return q.settings.Rate
 	}
-	return q.settings.KeyRate
+	return life.KeyRate(&q.settings, k.own)
 }
 
 // charge changes the buckets of a task's key and of the queue.

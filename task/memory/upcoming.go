@@ -41,7 +41,7 @@ func (q *queue) upcoming(found []driver.UpcomingTask) ([]driver.UpcomingTask, er
 			}
 			if !it.isDue(now) {
 				found = append(found, driver.UpcomingTask{
-					Info: q.info(it), Round: round, Weight: it.key.weight,
+					Info: q.info(it), Round: round, Weight: it.key.weight(),
 				})
 			}
 		}
@@ -60,7 +60,7 @@ func (b *band) upcoming(keys map[*keyState]*order.Key) iter.Seq[*order.Line[*ite
 			}
 			if keys[k] == nil {
 				keys[k] = &order.Key{
-					Slots: b.queue.slots(k), Rate: b.queue.settings.KeyRate, Wait: k.wait,
+					Slots: b.queue.slots(k), Rate: b.queue.rate(k), Wait: k.wait,
 				}
 			}
 			w := &walk{line: l}

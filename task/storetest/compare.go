@@ -81,8 +81,9 @@ type comparison struct {
 	keys    []string
 	kinds   []string
 	groups  []string
-	removes bool // tasks leave the line otherwise than by being taken
-	pauses  bool // keys are paused
+	removes bool       // tasks leave the line otherwise than by being taken
+	pauses  bool       // keys are paused
+	limits  *rand.Rand // of keys; nil if they get none of their own
 
 	subject Subject
 	tx      Transactor // the first store, if calls are made in transactions of the caller's own
@@ -214,6 +215,9 @@ func (c *comparison) choose() {
 				Limit: []float64{0.01, 0.1, 0.3, 1, 1000}[c.costs.IntN(5)], Burst: c.costs.IntN(4),
 			}
 		}
+	}
+	if limits := rand.New(rand.NewPCG(c.seed, 3)); limits.IntN(2) == 0 {
+		c.limits = limits
 	}
 	if c.subject.Exact {
 		if o.Quantum > 0 && o.KeyRate == (task.Rate{}) && o.Rate == (task.Rate{}) &&

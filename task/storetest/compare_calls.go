@@ -12,11 +12,16 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/task"
 )
 
 // step makes a call.
 func (c *comparison) step() {
+	if c.limits != nil && c.limits.IntN(12) == 0 {
+		c.limit()
+		synctest.Wait()
+	}
 	switch op := c.IntN(100); {
 	case c.tx != nil && c.chance(5):
 		c.join()
@@ -375,6 +380,33 @@ func (c *comparison) pause() {
 		}
 		return s.ResumeKey(c.ctx, key)
 	})
+}
+
+// limit gives a key other limits, and lists the limits of all.
+func (c *comparison) limit() {
+	key, at := c.keys[c.limits.IntN(len(c.keys))], c.got[c.limits.IntN(len(c.got))]
+	var l *task.KeyLimits
+	if c.limits.IntN(4) > 0 {
+		l = &task.KeyLimits{MaxInFlight: c.limits.IntN(5) - 1}
+		if c.options.WhenFull < fairq.EvictHeaviest { // else the old weights of tasks matter
+			l.Weight = c.limits.IntN(5)
+		}
+		if c.options.PriorCost == 0 {
+			l.Rate.Limit = []float64{-1, 0, 0, 0.01, 0.1, 1.0 / 3, 1, 1000}[c.limits.IntN(8)]
+		}
+		if l.Rate.Limit > 0 {
+			l.Rate.Burst = c.limits.IntN(4)
+		}
+	}
+	c.both(fmt.Sprintf("SetKey(%s, %+v)", key, l), at, func(s *side) error { return s.SetKey(c.ctx, key, l) })
+	from, n := c.keys[c.limits.IntN(len(c.keys))], c.limits.IntN(3)
+	limited := map[*side][]task.LimitedKey{}
+	for _, s := range []*side{at, c.want} {
+		var err error
+		limited[s], err = s.LimitedKeys(ctx, from, n)
+		c.ok("LimitedKeys", err)
+	}
+	c.equal("keys with limits", limited[at], limited[c.want])
 }
 
 func (c *comparison) group() {

@@ -84,6 +84,8 @@ func Locked(t *testing.T, store task.Store, lock func() (unlock func())) {
 		"Pause":       q.Pause,
 		"HoldKey":     func(ctx context.Context) error { return q.HoldKey(ctx, "a", time.Hour) },
 		"ResumeKey":   func(ctx context.Context) error { return q.ResumeKey(ctx, "a") },
+		"SetKey":      func(ctx context.Context) error { return q.SetKey(ctx, "a", nil) },
+		"LimitedKeys": func(ctx context.Context) error { return errOf(q.LimitedKeys(ctx, "", 3)) },
 		"StartGroup":  func(ctx context.Context) error { return q.StartGroup(ctx, "g") },
 		"CancelGroup": func(ctx context.Context) error { return q.CancelGroup(ctx, "g") },
 		"Wait":        func(ctx context.Context) error { return q.Wait(ctx, "x") },

@@ -72,6 +72,7 @@ var themes = []theme{
 	{"Key", keyCases, false},
 	{"Hold", holdCases, false},
 	{"Rate", rateCases, false},
+	{"Limit", limitCases, false},
 	{"Filter", filterCases, false},
 	{"Take", takeCases, false},
 	{"Room", roomCases, false},
@@ -92,6 +93,7 @@ var themes = []theme{
 	{"Change", changeCases, true},
 	{"HoldElsewhere", holdElsewhere, true},
 	{"RateElsewhere", rateElsewhere, true},
+	{"LimitElsewhere", limitElsewhere, true},
 	{"AsIsElsewhere", asIsElsewhere, true},
 }
 

@@ -82,6 +82,15 @@ func (c *coder) err(e **driver.Error) {
 	text(c, &(*e).Message)
 }
 
+func (c *coder) limits(l **driver.KeyLimits) {
+	s := rows.LimitsText(*l)
+	if text(c, &s); c.decoding && !c.damaged {
+		var err error
+		*l, err = rows.ParseLimits(s)
+		c.damaged = err != nil
+	}
+}
+
 // counts codes the number of tasks in each state. Element 0, their sum, is not stored.
 func (c *coder) counts(n *[driver.Held + 1]int) {
 	n[0] = 0
@@ -130,7 +139,7 @@ func (c *coder) codeTask(r *rows.Row) {
 
 func (c *coder) codeKey(k *rows.Key) {
 	text(c, &k.Key)
-	number(c, &k.Weight)
+	c.limits(&k.Limits)
 	c.counts(&k.Tasks)
 	c.flag(&k.Paused)
 	c.flag(&k.Waits)

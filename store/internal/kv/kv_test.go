@@ -93,6 +93,8 @@ func set[R any](row *R, n int) *R {
 			v.Index(0).SetInt(int64(n)) // the sum
 		case reflect.Uint8, reflect.Uint64:
 			v.SetUint(uint64(n))
+		case reflect.Float64:
+			v.SetFloat(float64(n) / 8)
 		default:
 			v.SetInt(int64(n))
 		}

@@ -364,6 +364,40 @@ func (b *backend) HoldKey(ctx context.Context, key string, d time.Duration) erro
 	}})
 }
 
+// SetKey implements [driver.Backend].
+func (b *backend) SetKey(ctx context.Context, key string, limits driver.KeyLimits) error {
+	return b.call(ctx, "SetKey", call{exclusive: true, run: func(u *unit) error {
+		if err := life.CheckLimits(&u.q.settings.Settings); err != nil {
+			return err
+		}
+		u.changeKey(key, func(k *Key) {
+			was := u.rate(k)
+			if k.Limits = nil; limits != (driver.KeyLimits{}) {
+				k.Limits = &limits
+			}
+			if rate := u.rate(k); rate != was {
+				k.SetRate(was, rate, u.now)
+			}
+		})
+		u.updateKey(key)
+		u.changed = true
+		return nil
+	}})
+}
+
+// LimitedKeys implements [driver.Backend].
+func (b *backend) LimitedKeys(ctx context.Context, from string, n int) (all []driver.LimitedKey, err error) {
+	err = b.call(ctx, "LimitedKeys", call{order: puts, run: func(u *unit) error {
+		u.saveKeys()
+		all = nil
+		for _, k := range must(u.v.LimitedKeys(from, n)) {
+			all = append(all, driver.LimitedKey{Key: k.Key, KeyLimits: *k.Limits})
+		}
+		return nil
+	}})
+	return all, err
+}
+
 // Group implements [driver.Backend].
 func (b *backend) Group(ctx context.Context, group string, cancel bool) error {
 	name := "StartGroup"

@@ -257,12 +257,17 @@ func NextRange(l Line, round, place uint64) Range {
 
 // SetKey writes a row, or deletes it if there is nothing to be known of the key.
 func (v Calls) SetKey(k *Key) error {
-	return set(v.Keys(), k, k.Tasks[0] > 0 || k.Paused || k.Until != 0)
+	return set(v.Keys(), k, k.Tasks[0] > 0 || k.Paused || k.Until != 0 || k.Limits != nil)
 }
 
 // DueKeys returns n keys whose Until is not after now, the earliest first.
 func (v Calls) DueKeys(now int64, n int) ([]*Key, error) {
 	return v.Keys().Scan(Range{Index: KeyUntil, To: through(now), Limit: n})
+}
+
+// LimitedKeys returns n keys with limits of their own that are not before from.
+func (v Calls) LimitedKeys(from string, n int) ([]*Key, error) {
+	return v.Keys().Scan(Range{Index: KeyLimits, From: Tuple{from}, Limit: n})
 }
 
 // set writes a row, or deletes it.

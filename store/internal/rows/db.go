@@ -147,7 +147,7 @@ type Plan struct {
 type Head struct {
 	Settings   []byte
 	Paused     bool
-	PausedKeys int            // rows of keys that IsPaused
+	PausedKeys int            // rows of keys that MayWait
 	Rounds     map[int]uint64 // by priority, the round being served
 
 	cache // of the rules; the driver leaves it alone

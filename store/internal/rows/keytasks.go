@@ -215,7 +215,7 @@ func (u *unit) fetch(keys []string, spans []span, payload bool) {
 	}
 	for _, key := range keys {
 		if u.head.keys[key] == nil {
-			u.head.keys[key] = &Key{Key: key, Weight: 1}
+			u.head.keys[key] = &Key{Key: key}
 		}
 	}
 	if len(u.head.readyTasks)+len(spans) > maxKnownKeys {

@@ -35,7 +35,7 @@ func (u *unit) forgetCounts(w *work, n int) (done bool) {
 		if u.isLarge() {
 			return false
 		}
-		if k.Weight, k.Tasks = 1, [driver.Held + 1]int{}; w.Dropped {
+		if k.Tasks = [driver.Held + 1]int{}; w.Dropped {
 			k.Wait = life.Wait{Hold: k.Hold, Until: k.Hold, Waits: k.Hold != 0}
 		}
 		check(u.v.SetKey(k))

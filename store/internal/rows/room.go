@@ -10,16 +10,17 @@ import (
 // entered exclusively (mode.exclusive): two transactions that each find one place free would both
 // put a task.
 func (u *unit) checkRoom(n *driver.New) *fairq.FullError {
-	counted, ofKey := 0, 0
+	counted, ofKey, weight := 0, 0, n.Weight
 	if u.q.settings.Capacity < fairq.MaxLen {
 		tasks := must(u.v.Counts())
 		counted = u.q.settings.Counted(&tasks)
 		u.updateCrowded(counted)
 	}
 	if u.q.countsKeys {
-		ofKey = u.q.settings.Counted(&u.key(n.Key).Tasks)
+		k := u.key(n.Key)
+		ofKey, weight = u.q.settings.Counted(&k.Tasks), life.Weight(weight, u.limits(k))
 	}
-	return life.Room(&u.q.settings.Settings, n.Weight, counted, ofKey)
+	return life.Room(&u.q.settings.Settings, weight, counted, ofKey)
 }
 
 // updateCrowded makes the queue count the tasks of each key as soon as one may be over its share,

@@ -14,7 +14,7 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// countedKeys returns 100 · weight + tasks of each counted key.
+// countedKeys returns how many tasks keys have.
 func countedKeys(t *testing.T, db *rowstest.DB) map[string]int {
 	tx, err := db.Begin(t.Context())
 	require.NoError(t, err)
@@ -27,7 +27,7 @@ func countedKeys(t *testing.T, db *rowstest.DB) map[string]int {
 	require.NoError(t, err)
 	all := map[string]int{}
 	for _, k := range found {
-		all[k.Key] = k.Tasks[0] + 100*k.Weight
+		all[k.Key] = k.Tasks[0]
 	}
 	return all
 }
@@ -76,11 +76,11 @@ func TestCrowd(t *testing.T) {
 		q.put("a1 b1 a2 b2")
 		require.Empty(t, counted())
 		q.put("b3")
-		require.Equal(t, map[string]int{"a": 302, "b": 103}, counted())
+		require.Equal(t, map[string]int{"a": 2, "b": 3}, counted())
 		require.NoError(t, q.take("a1").Ack(t.Context()))
 		require.NoError(t, q.take("b1").Ack(t.Context()))
 		q.put("c1")
-		require.Equal(t, map[string]int{"a": 301, "b": 102, "c": 101}, counted())
+		require.Equal(t, map[string]int{"a": 1, "b": 2, "c": 1}, counted())
 		for _, name := range []string{"a2", "b2", "c1"} {
 			require.NoError(t, q.take(name).Ack(t.Context()))
 		}
@@ -89,7 +89,7 @@ func TestCrowd(t *testing.T) {
 	})
 }
 
-// With a KeyCapacity keys are always counted. They keep their weights when the queue empties.
+// Keys that are counted anyway stay so when the queue is not so full any more.
 func TestCrowdCountedAnyway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := rowstest.NewDB(time.Now)
@@ -101,6 +101,6 @@ func TestCrowdCountedAnyway(t *testing.T) {
 		q.put("a1 b1 a2 b2 a3")
 		q.takeAll(4)
 		q.put("c1")
-		require.Equal(t, map[string]int{"a": 301, "c": 301}, countedKeys(t, db))
+		require.Equal(t, map[string]int{"a": 1, "c": 1}, countedKeys(t, db))
 	})
 }

@@ -142,7 +142,7 @@ type mode struct {
 
 func (store *Store) modeOf(s *settings) mode {
 	m := mode{
-		limitsInFlight: s.MaxInFlightPerKey > 0 || s.KeyRate.Limit > 0,
+		limitsInFlight: s.LimitsKeys(),
 		newcomersJoin:  s.Newcomers == fairq.ThisRound,
 		costs:          s.Quantum > 0,
 	}

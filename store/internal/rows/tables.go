@@ -46,7 +46,8 @@ const (
 	HistoryID    // (id), the primary key
 	HistoryUntil // (until) that have one
 
-	KeyUntil // (until) that have one
+	KeyUntil  // (until) that have one
+	KeyLimits // (key) that have limits of their own
 
 	NumIndexes
 )
@@ -96,6 +97,7 @@ var (
 	Keys = Schema[Key]{
 		{KeyName, false, func(k *Key) Tuple { return Tuple{k.Key} }},
 		{KeyUntil, false, func(k *Key) Tuple { return only(k.Until != 0, k.Until) }},
+		{KeyLimits, false, func(k *Key) Tuple { return only(k.Limits != nil, k.Key) }},
 	}
 	ServedLines = Schema[Served]{
 		{ServedLine, false, func(s *Served) Tuple { return Tuple{num(s.Priority), s.Key} }},

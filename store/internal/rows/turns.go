@@ -69,9 +69,17 @@ func (u *unit) setAccount(l Line, known account.Account) {
 	u.head.accounts[l] = known
 }
 
-// share returns the share of a round for a key of that weight.
-func (u *unit) share(weight int) uint64 {
-	return uint64(weight) * uint64(max(1, u.q.settings.Quantum))
+// share returns the share of a round for the key of a task.
+func (u *unit) share(r *Row) uint64 {
+	return uint64(u.weight(r)) * uint64(max(1, u.q.settings.Quantum))
+}
+
+// weight returns the weight of the key of a task.
+func (u *unit) weight(r *Row) int {
+	if !u.q.limitsInFlight {
+		return r.Weight
+	}
+	return life.Weight(r.Weight, u.limits(u.key(r.Key)))
 }
 
 // cost returns the part of a share that a task uses. It is not stored with the turn, so a task
@@ -85,12 +93,13 @@ func (u *unit) cost(r *Row) uint64 {
 
 // after returns the account of a line after the turn of one of its tasks.
 func (u *unit) after(r *Row) account.Account {
-	return r.turn().Pay(u.cost(r), u.share(r.Weight))
+	end, _ := order.Used(r.turn(), 0, u.cost(r), u.share(r))
+	return end
 }
 
 // following returns the next turn of a line after a task has used one.
 func (u *unit) following(turn account.Account, r *Row) account.Account {
-	_, next := order.Used(turn, u.currentRound(r.Priority), u.cost(r), u.share(r.Weight))
+	_, next := order.Used(turn, u.currentRound(r.Priority), u.cost(r), u.share(r))
 	return next
 }
 
@@ -102,7 +111,7 @@ func (u *unit) firstTurn(r *Row) account.Account {
 	}
 	end := account.Account{Round: served.Round, Used: served.Used}
 	return order.First(end, served.Taken, u.currentRound(r.Priority), u.q.newcomersJoin,
-		u.share(r.Weight))
+		u.share(r))
 }
 
 // forgetAccounts is called before a task becomes ready, where tasks have costs. If no other task
@@ -189,7 +198,7 @@ func (u *unit) giveTurn(r *Row) {
 		u.closeGaps() // or it would move up into a turn that became free before it came
 	}
 	end, ok := u.account(r.line(), r.Weight)
-	turn := end.Next(0, u.share(r.Weight))
+	turn := end.Next(0, u.share(r))
 	if !ok {
 		turn = u.firstTurn(r)
 	}
@@ -254,23 +263,23 @@ func (r *Row) setTurn(t account.Account, returned bool) {
 	}
 }
 
-// changeKey changes the pause and the wait of a key, and reports whether that blocks or frees it:
-// then the caller must call updateKey. The first pause or wait of any key gives the queue fronts
+// changeKey changes the pause, the limits and the wait of a key, and reports whether its pause and
+// wait block or free it: then the caller must call updateKey. The first pause or wait of any key gives the queue fronts
 // (see needFronts), so that such a change writes the fronts of the key, and not its whole backlog.
 func (u *unit) changeKey(key string, change func(k *Key)) (changes bool) {
 	k := u.key(key)
 	was := *k
 	change(k)
-	k.Settle(u.q.rate(key), u.now)
-	if k.Paused == was.Paused && k.Wait == was.Wait {
+	k.Settle(u.rate(k), u.now)
+	if k.Paused == was.Paused && k.Limits == was.Limits && k.Wait == was.Wait {
 		return false
 	}
 	u.unsaved[k] = true
 	u.schedule(k.Until)
-	if k.IsPaused() != was.IsPaused() {
+	if k.MayWait() != was.MayWait() {
 		u.needExclusive()
 		u.headChanged = true
-		if u.head.PausedKeys--; k.IsPaused() {
+		if u.head.PausedKeys--; k.MayWait() {
 			u.head.PausedKeys += 2
 		}
 	}
@@ -300,18 +309,25 @@ func (u *unit) endWait(key string) {
 var allKeys = strings.Repeat("\x00", driver.MaxName+1)
 
 // rate returns the rate of a key.
-func (q *queue) rate(key string) driver.Rate {
-	if key == allKeys {
-		return q.settings.Rate
+func (u *unit) rate(k *Key) driver.Rate {
+	if k.Key == allKeys {
+		return u.q.settings.Rate
 	}
-	return q.settings.KeyRate
+	return life.KeyRate(&u.q.settings.Settings, u.limits(k))
 }
 
 // charge changes the buckets of a task's key and of the queue. It comes before updateFront, which
 // hides the key if it has no token left.
 func (u *unit) charge(r *Row, change func(w *life.Wait, rate driver.Rate, tokens, now int64)) {
 	for _, key := range [...]string{r.Key, allKeys} {
-		rate := u.q.rate(key)
+		limited := u.q.limitsInFlight
+		if key == allKeys {
+			limited = u.q.settings.Rate.Limit > 0
+		}
+		if !limited {
+			continue
+		}
+		rate := u.rate(u.key(key))
 		if rate.Limit == 0 {
 			continue
 		}

@@ -2,6 +2,7 @@ package rows
 
 import (
 	"cmp"
+	"encoding/json"
 	"time"
 
 	"github.com/fairq/fairq/internal/life"
@@ -101,13 +102,14 @@ func Count(tasks *[driver.Held + 1]int, from, to driver.State) {
 	}
 }
 
-// Key is a row of the table of keys. There is one for each key that is paused or waits or whose
-// bucket is not full, and in queues that count by key also for each key that has tasks.
+// Key is a row of the table of keys. There is one for each key that is paused or waits, whose
+// bucket is not full or that has limits of its own, and in queues that count by key also for each
+// key that has tasks.
 type Key struct {
 	Key    string
-	Weight int
 	Tasks  [driver.Held + 1]int // by state, and all at 0
 	Paused bool
+	Limits *driver.KeyLimits // its own, which never change; nil if it has none
 	life.Wait
 	Oldest int64 // not in the table: the least Created of those Ready or Delayed, from KeyStats
 }
@@ -115,8 +117,31 @@ type Key struct {
 // IsHeld reports whether no task of the key is to be taken, because the key is paused or waits.
 func (k *Key) IsHeld() bool { return k.Paused || k.Waits }
 
-// IsPaused reports whether that is so by a call, and not only because of a rate.
-func (k *Key) IsPaused() bool { return k.Paused || k.Hold != 0 }
+// MayWait reports whether the key counts in Head.PausedKeys: a call has paused it or made it wait,
+// or it has a rate of its own.
+func (k *Key) MayWait() bool {
+	return k.Paused || k.Hold != 0 || k.Limits != nil && k.Limits.Rate.Limit > 0
+}
+
+// LimitsText returns the limits of a key as JSON, "" for nil.
+func LimitsText(l *driver.KeyLimits) string {
+	if l == nil {
+		return ""
+	}
+	text, err := json.Marshal(l)
+	if err != nil {
+		panic(err) // there is nothing in it that cannot be written
+	}
+	return string(text)
+}
+
+// ParseLimits returns the limits of which LimitsText has returned the text.
+func ParseLimits(text string) (l *driver.KeyLimits, err error) {
+	if text != "" {
+		err = json.Unmarshal([]byte(text), &l)
+	}
+	return l, err
+}
 
 // Served is a row of the table of lines that were served: in queues whose newcomers join the
 // round, and where tasks have costs, of lines that have used rounds to come. Its Round and Used

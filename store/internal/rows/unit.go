@@ -211,9 +211,6 @@ func (u *unit) recount(r *Row, state driver.State) {
 // count counts a row for its key.
 func (u *unit) count(k *Key, r *Row, from, to driver.State) {
 	Count(&k.Tasks, from, to)
-	if from == 0 {
-		k.Weight = r.Weight
-	}
 	u.unsaved[k] = true
 }
 
@@ -237,8 +234,19 @@ func (u *unit) isHeld(key string) bool {
 
 // blocked reports whether no task of a key can be taken.
 func (u *unit) blocked(key string) bool {
-	most := u.q.settings.MaxInFlightPerKey
-	return most > 0 && u.key(key).Tasks[driver.Taken] >= most || u.isHeld(key)
+	if !u.q.limitsInFlight {
+		return u.isHeld(key)
+	}
+	k := u.key(key)
+	return k.IsHeld() || k.Tasks[driver.Taken] >= life.MaxInFlight(&u.q.settings.Settings, u.limits(k))
+}
+
+// limits returns the own limits of a key, nil if it has none or the queue does not obey them.
+func (u *unit) limits(k *Key) *driver.KeyLimits {
+	if !u.q.limitsInFlight {
+		return nil
+	}
+	return k.Limits
 }
 
 // number returns a new number.

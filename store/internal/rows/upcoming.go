@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/internal/order"
 	"github.com/fairq/fairq/task/driver"
 )
@@ -63,7 +64,7 @@ func (u *unit) forecast(n, most int) (found []driver.UpcomingTask, ok bool) {
 				continue
 			}
 			record := u.record(r)
-			found = append(found, driver.UpcomingTask{Info: record.Info(), Round: round, Weight: r.Weight})
+			found = append(found, driver.UpcomingTask{Info: record.Info(), Round: round, Weight: u.weight(r)})
 			if len(found) == n {
 				return found, true
 			}
@@ -134,12 +135,11 @@ func (a *ahead) linesOf(rows []*Row) (all []*lineAhead) {
 // key returns the limits of a key.
 func (a *ahead) key(key string) *order.Key {
 	if a.keys[key] == nil {
-		k := &order.Key{Slots: math.MaxInt, Rate: a.q.settings.KeyRate}
+		k := &order.Key{Slots: math.MaxInt}
 		if a.q.limitsInFlight {
-			is := a.unit.key(key)
-			if k.Wait = is.Wait; a.q.settings.MaxInFlightPerKey > 0 {
-				k.Slots = a.q.settings.MaxInFlightPerKey - is.Tasks[driver.Taken]
-			}
+			is, s := a.unit.key(key), &a.q.settings.Settings
+			most := life.MaxInFlight(s, a.limits(is))
+			k.Slots, k.Rate, k.Wait = most-is.Tasks[driver.Taken], a.rate(is), is.Wait
 		}
 		a.keys[key] = k
 	}
@@ -147,7 +147,7 @@ func (a *ahead) key(key string) *order.Key {
 }
 
 func (a *ahead) task(r *Row) order.Task[*Row] {
-	t := order.Task[*Row]{Task: r, Place: r.Place, Cost: a.cost(r), Share: a.share(r.Weight)}
+	t := order.Task[*Row]{Task: r, Place: r.Place, Cost: a.cost(r), Share: a.share(r)}
 	if r.Returned {
 		t.Round = r.Round
 	}

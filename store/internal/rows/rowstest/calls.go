@@ -273,10 +273,8 @@ func (v *views) save(c rows.Calls) {
 
 func (v *views) keys(c rows.Calls) {
 	k := &rows.Key{
-		Key: v.values.of(v.values.keys), Weight: 1 + v.rnd.IntN(3), Paused: v.chance(2),
-		Wait: life.Wait{
-			Hold: v.values.time(), Full: v.values.time(), Until: v.values.time(), Waits: v.chance(2),
-		},
+		Key: v.values.of(v.values.keys), Paused: v.chance(2), Limits: v.values.limits(),
+		Wait: life.Wait{Hold: v.values.time(), Full: v.values.time(), Until: v.values.time(), Waits: v.chance(2)},
 	}
 	for range v.rnd.IntN(3) {
 		n := pick(v.rnd, 1, 1<<29)
@@ -292,6 +290,7 @@ func (v *views) keys(c rows.Calls) {
 		}},
 		{1, func() { _, _ = c.KeyStats(v.values.count()) }},
 		{1, func() { _, _ = c.DueKeys(v.values.now(), v.values.count()) }},
+		{1, func() { _, _ = c.LimitedKeys(pick(v.rnd, "", k.Key), v.values.count()) }},
 	})
 }
 

@@ -242,7 +242,7 @@ func testExclusive(t *testing.T, db rows.DB) {
 					return err
 				}
 				if k == nil {
-					k = &rows.Key{Key: "k", Weight: 1}
+					k = &rows.Key{Key: "k"}
 				}
 				k.Tasks[0]++
 				k.Tasks[driver.Ready]++

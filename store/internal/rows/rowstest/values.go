@@ -123,6 +123,17 @@ func (v values) failure() *driver.Error {
 	}
 }
 
+// limits returns the limits of a key, perhaps nil.
+func (v values) limits() *driver.KeyLimits {
+	if v.chance(2) {
+		return nil
+	}
+	return &driver.KeyLimits{
+		Weight: pick(v.rnd, 0, 1, fairq.MaxWeight), MaxInFlight: pick(v.rnd, -1, 0, 1, fairq.MaxLen),
+		Rate: driver.Rate{Limit: pick(v.rnd, -1, 0, 1e-300, 1.0/3, driver.MaxRate), Burst: pick(v.rnd, 0, 1, driver.MaxRate)},
+	}
+}
+
 func (v values) filter() rows.Filter {
 	f := rows.Filter{
 		MaxPriority: pick(v.rnd, driver.MaxPriority, driver.MaxPriority, driver.MaxPriority, 0, 1, -1),

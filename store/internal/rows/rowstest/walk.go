@@ -97,9 +97,14 @@ func describe(r *rows.Row) string {
 
 func (w *walker) blocked(key string) bool {
 	k := w.keys[key]
-	return k != nil &&
-		(k.IsHeld() ||
-			w.settings.MaxInFlightPerKey > 0 && k.Tasks[driver.Taken] >= w.settings.MaxInFlightPerKey)
+	if k == nil {
+		return false
+	}
+	limit := w.settings.MaxInFlightPerKey
+	if k.Limits != nil && k.Limits.MaxInFlight != 0 {
+		limit = k.Limits.MaxInFlight
+	}
+	return k.IsHeld() || w.limitsInFlight() && limit > 0 && k.Tasks[driver.Taken] >= limit
 }
 
 func (w *walker) limitsInFlight() bool {
@@ -110,16 +115,13 @@ func (w *walker) walkKeys() {
 	paused := 0
 	for name, k := range w.keys {
 		var tasks [driver.Held + 1]int
-		weight, last, front := 0, uint64(0), 0
+		front := 0
 		for _, r := range w.all {
 			if r.Key == name {
 				tasks[0]++
 				tasks[r.State]++
 				if r.State == driver.Ready && r.Front == rows.AtFront {
 					front++
-				}
-				if r.ID > last {
-					weight, last = r.Weight, r.ID
 				}
 			}
 		}
@@ -136,17 +138,14 @@ func (w *walker) walkKeys() {
 				"key %s has tasks, but no row", name)
 			continue
 		}
-		if k.IsPaused() {
+		if k.MayWait() {
 			paused++
 		}
-		w.check(k.Paused || k.Until != 0 || (w.countsKeys || w.limitsInFlight()) && tasks[0] > 0,
-			"key %s has a row for nothing", name)
+		w.check(k.Paused || k.Until != 0 || k.Limits != nil || (w.countsKeys || w.limitsInFlight()) && tasks[0] > 0, "key %s has a row for nothing", name)
 		if !w.countsKeys && !w.limitsInFlight() {
 			tasks = [driver.Held + 1]int{}
 		}
 		w.check(k.Tasks == tasks, "key %s counts %v, and has %v", name, k.Tasks, tasks)
-		w.check(tasks[0] == 0 || !w.countsKeys || k.Weight == weight,
-			"key %s has weight %d; it should be %d", name, k.Weight, weight)
 	}
 	w.check(w.head.PausedKeys == paused, "PausedKeys is %d; it should be %d",
 		w.head.PausedKeys, paused)
@@ -201,8 +200,8 @@ func (w *walker) walkRow(r *rows.Row) {
 	case driver.Held:
 		w.check(r.Group != "", "%s has no group", describe(r))
 	}
-	w.check(r.Used < uint64(w.share(r)), "%s has no share of its round left: %d is used",
-		describe(r), r.Used)
+	weightMayChange := w.limitsInFlight() // by SetKey
+	w.check(weightMayChange || r.Used < uint64(w.share(r)), "%s has no share of its round left: %d is used", describe(r), r.Used)
 	w.check(r.Wake == wake, "%s should wake at %d", describe(r), wake)
 	w.check(r.Wake == 0 || r.Wake > w.now, "%s is due", describe(r))
 	waits := r.State == driver.Ready || r.State == driver.Delayed

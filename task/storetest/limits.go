@@ -1,0 +1,308 @@
+package storetest
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/task"
+)
+
+func (q *queue) limit(key string, l *task.KeyLimits) { q.e.Helper(); q.e.ok(q.SetKey(ctx, key, l)) }
+
+// limited checks which keys have limits.
+func (q *queue) limited(want ...task.LimitedKey) {
+	q.e.Helper()
+	got, err := q.LimitedKeys(ctx, "", 0)
+	q.e.ok(err)
+	equal(q.e, "keys with limits", append([]task.LimitedKey{}, got...), append([]task.LimitedKey{}, want...))
+}
+
+// limitable are Options with which a queue has limits for its keys, but hardly any.
+var limitable = options{MaxInFlightPerKey: fairq.MaxLen}
+
+var limitCases = []testCase{
+	{"MaxInFlight", "SetKey gives a key limits of its own, in place of its earlier ones; nil removes them", func(e *env) {
+		q := e.open(options{MaxInFlightPerKey: 1})
+		q.put("a1 a2 a3 a4 b1 b2")
+		q.limit("a", &task.KeyLimits{MaxInFlight: 2})
+		l := q.takes("a1 b1 a2")
+		q.none()
+		q.limit("a", &task.KeyLimits{MaxInFlight: -1})
+		l = append(l, q.takes("a3 a4")...)
+		q.put("a5")
+		q.limit("a", nil)
+		for _, held := range l[2:] {
+			q.none()
+			held.ack()
+		}
+		q.none()
+		l[0].ack()
+		q.takes("a5")
+		q.none()
+	}},
+	{"Lower", "A lower limit takes nothing back: taken tasks stay taken, and count.", func(e *env) {
+		for _, o := range []options{limitable, {KeyRate: task.Rate{Limit: 1000, Burst: 1000}}} {
+			q := e.openIn(e.store, "queue", o)
+			q.put("a1 a2 a3 b1 b2 a4")
+			l := q.takes("a1 b1 a2")
+			q.limit("a", &task.KeyLimits{MaxInFlight: 1})
+			l[0].holds()
+			q.takes("b2")
+			q.none()
+			_, err := q.TakeID(ctx, q.put("a5")[0])
+			e.is(err, task.ErrBlocked)
+			l[0].ack()
+			q.none()
+			l[2].back()
+			q.order("a2 a3 a4 a5")
+			e.ok(q.Drop(ctx))
+		}
+	}},
+	{"Wakes", "SetKey gives a key limits of its own", func(e *env) {
+		q := e.open(options{MaxInFlightPerKey: 1, KeyRate: task.Rate{Limit: 0.001, Burst: 2}})
+		q.put("a1 a2 a3 a4")
+		l := q.first("a1")
+		first, next := q.taking(), q.taking()
+		first.waits()
+		q.limit("a", &task.KeyLimits{MaxInFlight: 5})
+		gotAll(e, "a2", first)
+		next.waits()
+		q.limit("a", &task.KeyLimits{MaxInFlight: 5, Rate: task.Rate{Limit: -1}})
+		gotAll(e, "a3", next)
+		q.limit("a", &task.KeyLimits{Rate: task.Rate{Limit: -1}})
+		q.none()
+		l.ack()
+		q.none()
+	}},
+	{"Rate", "With a new Rate the key keeps its tokens, up to the new Burst", func(e *env) {
+		q := e.open(limitable)
+		q.put("a1 a2 a3 a4 a5 a6 a7 a8 b1 b2 b3")
+		q.limit("a", &task.KeyLimits{Rate: task.Rate{Limit: 1, Burst: 2}})
+		q.order("a1 b1 a2 b2 b3")
+		q.limit("a", &task.KeyLimits{Rate: task.Rate{Limit: 1, Burst: 5}})
+		q.goesOn("a3", second).ack() // the token that came while it was to wait for one second more
+		q.order("a4")
+		q.limit("a", &task.KeyLimits{Rate: task.Rate{Limit: 0.1, Burst: 5}})
+		q.limit("a", &task.KeyLimits{Rate: task.Rate{Limit: 0.1, Burst: 5}, Weight: 2})
+		q.goesOn("a5", 10*second).ack()
+		q.limit("a", nil)
+		q.order("a6 a7 a8")
+	}},
+	{"Debt", "A lower limit takes nothing back", func(e *env) {
+		o := options{Quantum: 1, KeyRate: task.Rate{Limit: 1, Burst: 3}}
+		q := e.open(o)
+		q.costing(8, "a1 a2")
+		q.first("a1").ack()
+		q.limit("a", &task.KeyLimits{Rate: task.Rate{Limit: 2, Burst: 1}}) // it still lacks 5 for the first one
+		q.goesOn("a2", 3*second)
+	}},
+	{"Weight", "A new Weight holds from the next turn of the key on", func(e *env) {
+		for _, quantum := range []int64{0, 1} {
+			o := limitable
+			o.Quantum, o.Weight = quantum, func(string) int { return 3 }
+			q := e.openIn(e.store, "queue", o)
+			q.put("a1 a2 a3 a4 a5 a6 a7 b1 b2 b3 b4 b5")
+			q.limit("a", &task.KeyLimits{Weight: 2})
+			q.limit("b", &task.KeyLimits{Weight: 1})
+			upcoming, err := q.Upcoming(ctx, 2)
+			e.ok(err)
+			equal(e, "weights", [2]int{upcoming[0].Weight, upcoming[1].Weight}, [2]int{2, 2})
+			for _, l := range q.takes("a1 a2 b1 a3 a4 b2") {
+				l.ack()
+			}
+			q.limit("a", &task.KeyLimits{Weight: 1})
+			q.limit("b", nil)
+			q.order("a5 b3 b4 b5 a6 a7")
+			e.ok(q.Drop(ctx))
+		}
+	}},
+	{"Room", "and for the room that RejectOverShare leaves to it", func(e *env) {
+		o := limitable
+		o.Capacity, o.WhenFull = 16, fairq.RejectOverShare
+		q := e.open(o)
+		q.put("a1 a2 a3 a4 a5 a6 a7 a8")
+		q.refuses("a9", task.PutOptions{}, task.ErrKeyFull)
+		q.limit("a", &task.KeyLimits{Weight: 2})
+		q.put("a1 a2")
+		q.refuses("a9", task.PutOptions{}, task.ErrKeyFull)
+		q.limit("a", nil)
+		q.refuses("a9", task.PutOptions{}, task.ErrKeyFull)
+	}},
+	{"Held", "SetKey gives a key limits of its own", func(e *env) {
+		q := e.open(limitable)
+		q.put("a1 a2 a3")
+		e.ok(q.PauseKey(ctx, "a"))
+		q.limit("a", &task.KeyLimits{MaxInFlight: 1, Rate: task.Rate{Limit: 1}})
+		q.none()
+		q.hold("a", 2*second)
+		e.ok(q.ResumeKey(ctx, "a"))
+		q.first("a1").ack()
+		q.none()
+		q.hold("a", 2*second)
+		q.limit("a", &task.KeyLimits{MaxInFlight: 1})
+		q.goesOn("a2", 2*second).ack()
+		q.order("a3")
+	}},
+	{"Kept", "The store keeps them with the queue, even while the key has no tasks", func(e *env) {
+		q := e.open(limitable)
+		q.limit("a", &task.KeyLimits{MaxInFlight: 1})
+		q.put("a1")
+		_, err := q.Truncate(ctx)
+		e.ok(err)
+		e.ok(q.PauseKey(ctx, "a"))
+		e.ok(q.ResumeKey(ctx, "a"))
+		for i := range 1200 * few(5) / 5 {
+			_, err := q.Put(ctx, fmt.Sprint("key ", i), "", task.PutOptions{})
+			e.ok(err)
+			t, _, err := q.TryTake(ctx)
+			e.ok(err)
+			e.ok(t.Ack(ctx))
+		}
+		time.Sleep(time.Hour)
+		q.put("a1 a2")
+		q.takes("a1")
+		q.none()
+	}},
+	{"List", "LimitedKeys returns the first n keys with limits of their own", func(e *env) {
+		q := e.open(limitable)
+		q.limited()
+		of := func(key string, l task.KeyLimits) task.LimitedKey {
+			q.limit(key, &l)
+			return task.LimitedKey{Key: key, KeyLimits: l}
+		}
+		b := of("b", task.KeyLimits{Weight: fairq.MaxWeight, MaxInFlight: fairq.MaxLen, Rate: task.Rate{Limit: task.MaxRate, Burst: task.MaxRate}})
+		empty := of("", task.KeyLimits{MaxInFlight: -1})
+		long := of(strings.Repeat("\xff", task.MaxName), task.KeyLimits{Rate: task.Rate{Limit: -1}})
+		a := of("a", task.KeyLimits{Rate: task.Rate{Limit: 1.0 / 3, Burst: 1}})
+		q.put("a1 b1 c1")
+		q.limited(empty, a, b, long)
+		var all []task.LimitedKey
+		for from := ""; ; from = all[len(all)-1].Key + "\x00" {
+			page, err := q.LimitedKeys(ctx, from, 3)
+			e.ok(err)
+			if all = append(all, page...); len(page) < 3 {
+				break
+			}
+		}
+		equal(e, "pages", all, []task.LimitedKey{empty, a, b, long})
+		q.limit("a", &task.KeyLimits{})
+		q.limit("b", nil)
+		q.limit("c", nil)
+		q.limited(empty, long)
+		e.ok(q.Drop(ctx))
+		q = e.open(limitable)
+		q.limited()
+		_, err := q.LimitedKeys(ctx, "", -1)
+		e.is(err, task.ErrInvalid)
+	}},
+	{"Invalid", "is returned for an invalid argument or option", func(e *env) {
+		q := e.open(options{MaxInFlightPerKey: 1})
+		q.put("a1 a2")
+		good := task.KeyLimits{MaxInFlight: 2}
+		q.limit("a", &good)
+		for value, l := range map[string]task.KeyLimits{
+			"KeyLimits.Weight is -1;":                           {Weight: -1},
+			fmt.Sprint("is ", fairq.MaxWeight+1, ";"):           {Weight: fairq.MaxWeight + 1},
+			fmt.Sprint("MaxInFlight is ", fairq.MaxLen+1, ";"):  {MaxInFlight: fairq.MaxLen + 1},
+			"KeyLimits.Rate.Limit is NaN; it must be more than": {Rate: task.Rate{Limit: math.NaN()}},
+			"KeyLimits.Rate.Limit is +Inf;":                     {Rate: task.Rate{Limit: math.Inf(1)}},
+			"and 1000000000 at most":                            {Rate: task.Rate{Limit: 1.1e9}},
+			"KeyLimits.Rate.Limit is 0;":                        {Rate: task.Rate{Burst: 1}},
+			"KeyLimits.Rate.Burst is -1;":                       {Rate: task.Rate{Limit: 1, Burst: -1}},
+			"KeyLimits.Rate.Burst is 1000000001;":               {Rate: task.Rate{Limit: 1, Burst: task.MaxRate + 1}},
+			"KeyLimits.Rate.Burst is 5; it must be 0 if":        {Rate: task.Rate{Limit: -1, Burst: 5}},
+		} {
+			err := q.SetKey(ctx, "a", &l)
+			if e.is(err, task.ErrInvalid); !strings.Contains(err.Error(), value) {
+				e.Fatalf("the error is %q; it should say %q", err, value)
+			}
+		}
+		e.is(q.SetKey(ctx, strings.Repeat("k", task.MaxName+1), nil), task.ErrInvalid)
+		q.limited(task.LimitedKey{Key: "a", KeyLimits: good})
+		q.takes("a1 a2")
+	}},
+	{"Without", "The queue must have a MaxInFlightPerKey or a KeyRate", func(e *env) {
+		for _, o := range []options{{}, {KeepPlace: true}, {Rate: task.Rate{Limit: 5, Burst: 5}}} {
+			q := e.openIn(e.store, "queue", o)
+			q.put("a1 a2")
+			for _, l := range []*task.KeyLimits{{MaxInFlight: 1}, nil} {
+				err := q.SetKey(ctx, "a", l)
+				if e.is(err, task.ErrInvalid); !strings.Contains(err.Error(), "Options.MaxInFlightPerKey is 0; it must be set at Open") {
+					e.Fatalf("the error is %q", err)
+				}
+			}
+			q.limited()
+			q.takes("a1 a2")
+			e.ok(q.Drop(ctx))
+		}
+	}},
+	{"PriorCost", "With a PriorCost no rate can be set", func(e *env) {
+		o := limitable
+		o.Quantum, o.PriorCost = 1, 5
+		q := e.open(o)
+		e.is(q.SetKey(ctx, "a", &task.KeyLimits{Rate: task.Rate{Limit: 1}}), task.ErrInvalid)
+		q.limit("a", &task.KeyLimits{MaxInFlight: 1, Rate: task.Rate{Limit: -1}})
+		q.put("a1 a2")
+		q.takes("a1")
+		q.none()
+	}},
+}
+
+// limitElsewhere is about processes that share a store.
+var limitElsewhere = []testCase{
+	{"Shared", "all processes obey them from their next call on", func(e *env) {
+		q, other := e.two(options{MaxInFlightPerKey: 1})
+		q.put("a1 a2 a3 a4 a5")
+		l := q.first("a1")
+		other.none()
+		q.limit("a", &task.KeyLimits{MaxInFlight: 2})
+		other.takes("a2")
+		other.none()
+		take := other.taking()
+		take.waits()
+		q.limit("a", &task.KeyLimits{MaxInFlight: 3})
+		later()
+		gotAll(e, "a3", take)
+		other.limit("a", nil)
+		l.ack()
+		q.none()
+		other.limited()
+		other.limit("a", &task.KeyLimits{MaxInFlight: -1, Rate: task.Rate{Limit: 0.001, Burst: 1}})
+		q.takes("a4")
+		q.none()
+		other.none()
+	}},
+	{"Died", "The store keeps them with the queue", func(e *env) {
+		o := limitable
+		q := e.open(o)
+		q.put("a1 a2 b1")
+		l := task.KeyLimits{MaxInFlight: 1, Weight: 2, Rate: task.Rate{Limit: 0.5, Burst: 7}}
+		q.limit("a", &l)
+		q.limit("c", &task.KeyLimits{Weight: 5})
+		q.takes("a1")
+		e.kill()
+		other := e.openIn(e.reopen(), "queue", o)
+		other.limited(task.LimitedKey{Key: "a", KeyLimits: l}, task.LimitedKey{Key: "c", KeyLimits: task.KeyLimits{Weight: 5}})
+		other.order("b1")
+	}},
+	{"Changed", "The queue must have a MaxInFlightPerKey or a KeyRate", func(e *env) {
+		q := e.open(limitable)
+		l := task.KeyLimits{MaxInFlight: 1, Rate: task.Rate{Limit: 0.001, Burst: 1}}
+		q.limit("a", &l)
+		q.put("a1 a2 a3 a4")
+		q.first("a1").ack()
+		q.close()
+		q = e.reopenAs(e.reopen(), "queue", options{})
+		q.takes("a2 a3")[0].ack()
+		q.limited(task.LimitedKey{Key: "a", KeyLimits: l})
+		q.close()
+		q = e.reopenAs(e.reopen(), "queue", options{KeyRate: task.Rate{Limit: 1}})
+		q.order("a3")
+		q.limit("a", nil)
+		q.none()
+		q.goesOn("a4", second)
+	}},
+}
