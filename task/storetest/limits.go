@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"testing/synctest"
 	"time"
 
 	"github.com/fairq/fairq"
@@ -77,6 +78,18 @@ var limitCases = []testCase{
 		l.ack()
 		q.none()
 	}},
+	{"NotBlocked", "SetKey gives a key limits of its own", func(e *env) {
+		for range 20 {
+			q := e.openIn(e.store, "queue", options{MaxInFlightPerKey: 1})
+			first, next := q.taking(), q.taking()
+			synctest.Wait()
+			_, err := q.PutBatch(ctx, []task.Entry[string]{{Key: "a", Payload: "a1"}, {Key: "a", Payload: "a2"}})
+			e.ok(err)
+			q.limit("a", &task.KeyLimits{MaxInFlight: 2}) // perhaps before the first task is taken
+			gotAll(e, "a1 a2", first, next)
+			e.ok(q.Drop(ctx))
+		}
+	}},
 	{"Rate", "With a new Rate the key keeps its tokens, up to the new Burst", func(e *env) {
 		q := e.open(limitable)
 		q.put("a1 a2 a3 a4 a5 a6 a7 a8 b1 b2 b3")
@@ -116,6 +129,19 @@ var limitCases = []testCase{
 			q.limit("a", &task.KeyLimits{Weight: 1})
 			q.limit("b", nil)
 			q.order("a5 b3 b4 b5 a6 a7")
+			e.ok(q.Drop(ctx))
+		}
+	}},
+	{"WeightFalls", "A lower limit takes nothing back", func(e *env) {
+		for _, quantum := range []int64{0, 1} {
+			o := limitable
+			o.Quantum, o.Weight = quantum, func(string) int { return 5 }
+			q := e.openIn(e.store, "queue", o)
+			q.put("a1 a2 a3 a4 a5 a6 a7 b1 b2 b3 b4 b5")
+			q.takes("a1 a2 a3")
+			q.limit("a", &task.KeyLimits{Weight: 1})
+			q.limit("b", &task.KeyLimits{Weight: 1})
+			q.order("a4 b1 a5 b2 a6 b3 a7 b4 b5") // a does not pay for the first ones
 			e.ok(q.Drop(ctx))
 		}
 	}},
