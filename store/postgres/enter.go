@@ -43,26 +43,7 @@ SELECT settings, paused, paused_keys,
 	coalesce($2::bigint, (extract(epoch FROM clock_timestamp()) * 1e9)::bigint),
 	(extract(epoch FROM clock_timestamp()) * 1e9)::bigint
 FROM fairq.queues WHERE id = $1`
-
-	sqlLast = `
-SELECT l.i, m.round, (SELECT count(*) FROM fairq.tasks
-	WHERE queue = $1 AND key = l.key AND priority = l.priority AND round = m.round)
-FROM unnest($2::bytea[], $3::bigint[]) WITH ORDINALITY l (key, priority, i) CROSS JOIN LATERAL (
-	SELECT round FROM fairq.tasks
-		WHERE queue = $1 AND key = l.key AND priority = l.priority AND round > coalesce($4::bigint, (
-		SELECT round FROM fairq.rounds
-			WHERE queue = $1 AND priority = l.priority ORDER BY round DESC LIMIT 1
-	), 0)
-	ORDER BY round DESC LIMIT 1
-) m`
 )
-
-// lastRound is the last round of a line, if it is greater than after, and the number of its rows.
-// If round is 0, no row has a round greater than after; earlier rounds are unknown.
-type lastRound struct {
-	round, after uint64
-	rows         int
-}
 
 // Enter implements rows.Tx. One batch begins the transaction, locks the queue, and reads the plan.
 // The queue's lock comes first, so that later statements see everything committed before. The
@@ -114,10 +95,6 @@ func (t *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 	v.keep(plan, writer, own)
 	if v.ready != nil {
 		t.db.marks.searched(queue, v.ready, time.Duration(searched-locked))
-	}
-	for l, known := range v.lastRounds {
-		known.after = v.head.Rounds[l.Priority]
-		v.lastRounds[l] = known
 	}
 	t.views = append(t.views, v)
 	return v, nil
@@ -181,9 +158,6 @@ func (v *view) prefetch(plan *rows.Plan, ranges []rows.Range) {
 			v.addRange(r)
 		}
 	}
-	if len(plan.LastRounds) > 0 {
-		v.addLastRounds(plan.LastRounds)
-	}
 	if plan.Numbers > 0 {
 		v.addNumbers(plan.Numbers)
 	}
@@ -205,42 +179,6 @@ func (v *view) readHead(r pgx.Row, clock *int64) error {
 	v.head, v.savedHead = head, *head
 	v.savedHead.Rounds = maps.Clone(head.Rounds)
 	return err
-}
-
-// addLastRounds adds the last rounds of lines to the batch, if they are after the rounds being
-// served.
-func (v *view) addLastRounds(lines []rows.Line) {
-	v.lastRounds = make(map[rows.Line]lastRound, len(lines))
-	keys, priorities := make([][]byte, len(lines)), make([]int64, len(lines))
-	for i, l := range lines {
-		v.lastRounds[l] = lastRound{}
-		keys[i], priorities[i] = []byte(l.Key), int64(l.Priority)
-	}
-	v.tx.add(sqlLast, v.queue, keys, priorities, nil).Query(each(func(r pgx.Rows) error {
-		var i int
-		var found lastRound
-		err := r.Scan(&i, &found.round, &found.rows)
-		if err == nil {
-			v.lastRounds[lines[i-1]] = found
-		}
-		return err
-	}))
-}
-
-// LastRound implements rows.View. A row with the greatest round of all also has the greatest round
-// after any round.
-func (v *view) LastRound(l rows.Line, after uint64) (round uint64, n int, err error) {
-	found, ok := v.lastRounds[l]
-	if !ok || found.round == 0 && after < found.after {
-		found = lastRound{}
-		err = v.tx.query("last round", sqlLast,
-			[]any{v.queue, [][]byte{[]byte(l.Key)}, []int64{int64(l.Priority)}, int64(after)},
-			each(func(r pgx.Rows) error { return r.Scan(nil, &found.round, &found.rows) }))
-	}
-	if err != nil || found.round <= after {
-		return 0, 0, err
-	}
-	return found.round, found.rows, nil
 }
 
 func (v *view) addNumbers(n int) {

@@ -146,7 +146,7 @@ func (v *view) Drop() (done bool, err error) {
 		v.do("DELETE FROM fairq." + t + " WHERE queue = $1")
 	}
 	v.do("DELETE FROM fairq.queues WHERE id = $1")
-	v.ready, v.lastRounds, v.writer = nil, nil, 0
+	v.ready, v.writer = nil, 0
 	v.tx.db.forget(uint64(v.queue))
 	return true, nil
 }

@@ -85,8 +85,8 @@ func TestPlans(t *testing.T) {
 		Numbers: 5, Ranges: []rows.Range{
 			rows.RowRange(false, rows.ForUpdate, 1, 2, 3),
 			rows.ReadyRange(everything, 5),
-		},
-		LastRounds: []rows.Line{{Key: "key1", Priority: 1}}, Counts: true,
+			rows.LastRange(5, rows.Line{Key: "key1", Priority: 1}),
+		}, Counts: true,
 	}, func(v rows.Calls) error {
 		callAll(t, v)
 		return errBack

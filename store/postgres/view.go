@@ -29,9 +29,8 @@ type view struct {
 	numbersAsked int
 
 	// Rows that were read ahead and are still right.
-	ready      *search // the plan's
-	lastRounds map[rows.Line]lastRound
-	fetched    []fetched
+	ready   *search // the plan's
+	fetched []fetched
 
 	counted   *byState // as it is in the database; nil if it was not read
 	countRows int      // in how many rows
@@ -64,7 +63,7 @@ const (
 // because a statement that writes many rows must not have the same row twice. It forgets tasks
 // that were read ahead.
 func (v *view) change(r *rows.Row, o op) {
-	v.ready, v.lastRounds = nil, nil
+	v.ready = nil
 	v.forgetFetched("tasks")
 	c := change{*r, o}
 	if i, ok := v.changed[r.ID]; ok && o == opInsert && v.changes[i].op == opDelete {
@@ -148,7 +147,7 @@ func (v *view) addTasks(r *rows.Range) *[]*rows.Row {
 	switch {
 	case payload:
 		selected += ", payload"
-	case r.Each, r.Index != rows.TaskID && r.Lock != rows.NoLock:
+	case r.Each && !r.Desc, r.Index != rows.TaskID && r.Lock != rows.NoLock:
 		// They may be kept, see rows.Plan.
 		payload = true
 		selected += fmt.Sprintf(", CASE WHEN octet_length(payload) <= %d THEN payload END", rows.MaxKept)

@@ -72,14 +72,7 @@ var (
 	takeTask = &statement{"take", `UPDATE ~tasks SET state = 3, takeable = 0, ` +
 		`since = ?, consumer = ?, attempts = ?, until = ?, wake = ? WHERE id = ?`}
 	deleteTask = &statement{"delete", `DELETE FROM ~tasks WHERE id = ?`}
-	lastRound  = &statement{
-		"last",
-		`SELECT round, count(*) FROM ~tasks WHERE queue = ?1 AND "key" = ?2 AND ` +
-			`priority = ?3 AND round = ` +
-			`(SELECT max(round) FROM ~tasks WHERE queue = ?1 AND "key" = ?2 AND ` +
-			`priority = ?3 AND round > ?4)`,
-	}
-	setKey = &statement{
+	setKey     = &statement{
 		"set key",
 		`INSERT INTO ~keys (queue, "key", ready, delayed, taken, buried, held, paused, waits, until, hold, filled, limits) ` +
 			`VALUES (` + placeholders(13) +

@@ -94,9 +94,3 @@ func byTurn(a, b *rows.Row) int {
 	return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Round, b.Round),
 		cmp.Compare(a.Place, b.Place), cmp.Compare(a.ID, b.ID))
 }
-
-func (v *view) LastRound(l rows.Line, after uint64) (round uint64, n int, err error) {
-	err = v.session.each(lastRound, func(c *cells) { round, n = c.uint(), int(c.int()) },
-		v.queue, l.Key, int64(l.Priority), int64(after))
-	return round, n, err
-}

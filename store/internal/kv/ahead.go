@@ -45,6 +45,12 @@ func (v *view) fetch(spans []Span, ranges []rows.Range) error {
 		for _, at := range v.prefixes(&r) {
 			spans = append(spans, v.span(&r, at))
 		}
+		if r.Index == rows.TaskLine { // of each line it reads the last task
+			for _, p := range r.Prefixes {
+				last := v.lastPut(rows.Line{Key: p[0].(string), Priority: int(p[1].(int64))})
+				keys = append(keys, appendInt(v.index(rows.TaskID), int64(last)))
+			}
+		}
 	}
 	if err := v.tx.Fetch(keys, spans...); err != nil {
 		return v.fail("read", nil, err)

@@ -234,7 +234,7 @@ func readAll(t *testing.T, m *memory) error {
 	_, e2 := c.KeyStats(100)
 	_, e4 := c.Ready(rows.Filter{MaxPriority: 999}, 9)
 	_, e5 := c.Times(true)
-	_, _, e6 := c.LastRound(rows.Line{Key: "s101", Priority: 106}, 0)
+	_, e6 := c.Rows(rows.LastRange(0, rows.Line{Key: "s101", Priority: 106}))
 	_, _, e7 := c.Ended("0")
 	_, e8 := c.HistoryAfter(0, 9)
 	return errors.Join(e1, e2, e4, e5, e6, e7, e8)

@@ -21,7 +21,7 @@ type local struct {
 	likelyNext     [][]byte             // keys of tasks that are probably taken next
 	mark           []byte               // of the last head
 	lanes          lanes                // of the last head
-	rounds         map[rows.Line]uint64 // the last rounds that were found or put; see view.LastRound
+	last           map[rows.Line]uint64 // the task that was put last in each line
 	stop           func()               // ends the watch, nil without one
 
 	// Two numbers of heads, and when they were read. The older one was read at least endedLag ago.
@@ -102,27 +102,23 @@ func (l *local) likelyTasks(n int) [][]byte {
 	return l.likelyNext[:min(n, len(l.likelyNext))]
 }
 
-// maxRounds limits the number of lines in local.rounds.
-const maxRounds = 1 << 16
+// maxLines limits the number of lines in local.last.
+const maxLines = 1 << 16
 
-func (l *local) knownRound(of rows.Line) uint64 {
+// lastPut returns the task that was put last in a line.
+func (l *local) lastPut(of rows.Line) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.rounds[of]
+	return l.last[of]
 }
 
-// noteRound notes the last round of a line. A round of 0 makes it unknown.
-func (l *local) noteRound(of rows.Line, round uint64) {
+func (l *local) notePut(r *rows.Row) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case round == 0:
-		delete(l.rounds, of)
-		return
-	case l.rounds == nil || len(l.rounds) >= maxRounds:
-		l.rounds = map[rows.Line]uint64{}
+	if l.last == nil || len(l.last) >= maxLines {
+		l.last = map[rows.Line]uint64{}
 	}
-	l.rounds[of] = round
+	l.last[rows.Line{Key: r.Key, Priority: r.Priority}] = r.ID
 }
 
 // noteNumber notes the number of a head. It returns the number after which View.Ended must look

@@ -124,10 +124,8 @@ func id(h hit[rows.Row]) uint64 { return uintAt(last(h.key, 1)) }
 
 // Put implements rows.Table.
 func (t taskTable) Put(r *rows.Row) error {
-	if l := (rows.Line{Key: r.Key, Priority: r.Priority}); r.Round > t.knownRound(l) {
-		t.noteRound(l, r.Round)
-	}
 	if r.Was == 0 {
+		t.notePut(r)
 		rows.Count(&t.head.tasks, 0, r.State)
 		if len(r.Payload) > 0 {
 			if err := t.tx.put(t.payloadKey(r.ID), bytes.Clone(r.Payload)); err != nil {

@@ -176,9 +176,6 @@ func (v *view) readAhead(plan *rows.Plan) error {
 	if n, _ := wantedTasks(plan); n > 0 && v.db.options.Taking == Staged {
 		spans = append(spans, v.requestSpan())
 	}
-	for _, l := range plan.LastRounds {
-		spans = append(spans, v.roundSpan(l, v.knownRound(l)))
-	}
 	return v.fetch(spans, plan.Ranges)
 }
 

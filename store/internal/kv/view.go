@@ -66,42 +66,6 @@ func (v *view) Number() (uint64, error) {
 	return n, nil
 }
 
-// LastRound implements rows.View. It reads only index entries. Some engines read a whole span to
-// scan it backwards, so LastRound scans forward from the last round that this process knows. If it
-// finds no entry there, the line has become shorter, and LastRound scans back from its end.
-func (v *view) LastRound(l rows.Line, after uint64) (round uint64, n int, err error) {
-	known := v.knownRound(l)
-	for e, err := range v.scan(v.roundSpan(l, known)) {
-		if err != nil {
-			return 0, 0, err
-		}
-		r := uintAt(last(e.Key, 3))
-		if r != round {
-			if n > 0 && known == 0 {
-				break
-			}
-			round, n = r, 0
-		}
-		n++
-	}
-	v.noteRound(l, round)
-	switch {
-	case n == 0 && known > after+1:
-		return v.LastRound(l, after)
-	case round <= after:
-		return 0, 0, nil
-	}
-	return round, n, nil
-}
-
-// roundSpan returns the span of the tasks of a line from a round on. If from is 0, it returns all
-// tasks that have a round, the last round first.
-func (v *view) roundSpan(l rows.Line, from uint64) Span {
-	at := appendTuple(v.index(rows.TaskLine), rows.Tuple{l.Key, int64(l.Priority)})
-	first := appendInt(bytes.Clone(at), int64(max(1, from)))
-	return Span{From: first, To: prefixEnd(at), Desc: from == 0}
-}
-
 // KeyStats implements rows.View. It reads all tasks of the queue.
 func (v *view) KeyStats(n int) ([]rows.Key, error) {
 	stats := map[string]*rows.Key{}

@@ -64,11 +64,7 @@ func (b *backend) Put(
 				case q.byKey():
 					p.Keys = append(p.Keys, l.Key)
 				}
-				switch {
-				case q.frontsOnly: // it gets a turn when it comes to the front
-				case q.alternates(tasks[i].Weight):
-					p.LastRounds = append(p.LastRounds, l)
-				default:
+				if !q.frontsOnly { // else it gets a turn when it comes to the front
 					p.Lines = append(p.Lines, l)
 				}
 			}

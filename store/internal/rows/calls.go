@@ -278,14 +278,15 @@ func set[R any](t Table[R], r *R, keep bool) error {
 	return t.Delete(r)
 }
 
-// LastReady returns the ready task of a line that has its last turn.
-func (v Calls) LastReady(l Line) (*Row, error) { return one(v.Rows(lastRange(l))) }
-
-// lastRange is what LastReady reads.
-func lastRange(l Line) Range {
+// LastRange is the last task, in any state, of each of some lines of a priority, unless its Round
+// is before from.
+func LastRange(from uint64, lines ...Line) Range {
+	prefixes := make([]Tuple, len(lines))
+	for i, l := range lines {
+		prefixes[i] = Tuple{l.Key, num(l.Priority)}
+	}
 	return Range{
-		Index: TaskLine, Prefixes: at(l.Key, num(l.Priority)), From: Tuple{int64(1)}, Desc: true,
-		Limit: 1, Only: Only{State: driver.Ready},
+		Index: TaskLine, Prefixes: prefixes, Each: true, From: Tuple{num(from)}, Desc: true, Limit: 1,
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"runtime"
 	"runtime/debug"
@@ -79,10 +80,8 @@ func (w *wants) forDriver(q *queue) *Plan {
 		slices.Sort(*list)
 		*list = slices.Compact(*list)
 	}
-	for _, list := range [...]*[]Line{&w.Lines, &w.LastRounds} {
-		slices.SortFunc(*list, Line.Compare)
-		*list = slices.Compact(*list)
-	}
+	slices.SortFunc(w.Lines, Line.Compare)
+	w.Lines = slices.Compact(w.Lines)
 	if q.store.traits.Exclusive { // there it is no use
 		return p
 	}
@@ -111,15 +110,41 @@ func (w *wants) ranges(q *queue, h *Head) (ranges []Range) {
 	if isGone := func(n uint64) bool { return !h.alive[n] }; slices.ContainsFunc(w.Alive, isGone) {
 		ranges = append(ranges, AliveRange(w.Alive))
 	}
-	for i, l := range w.Lines {
-		if i == 0 || l.Priority != w.Lines[i-1].Priority {
-			ranges = append(ranges, furthestRange(l.Priority))
+	for lines := range byPriority(w.Lines) {
+		ranges = append(ranges, LastRange(q.rounds[lines[0].Priority], lines...))
+		if q.costs {
+			ranges = append(ranges, furthestRange(lines[0].Priority))
 		}
-		ranges = append(ranges, lastRange(l), servedRange(l))
+		for i := range lines {
+			if q.costs || q.newcomersJoin {
+				ranges = append(ranges, servedRange(lines[i]))
+			}
+		}
 	}
 	ranges = append(ranges, frontRanges(h.unknownKeys(w.Keys), nil, false)...)
 	keys, spans := h.unknownFronts(q, w.Fronts)
 	return append(ranges, frontRanges(keys, spans, false)...)
+}
+
+// byPriority yields the lines of one priority after the other.
+func byPriority(lines []Line) iter.Seq[[]Line] {
+	return runs(lines, func(a, b Line) bool { return a.Priority == b.Priority })
+}
+
+// runs yields the neighbours that are the same in some way.
+func runs[T any](all []T, same func(a, b T) bool) iter.Seq[[]T] {
+	return func(yield func([]T) bool) {
+		for len(all) > 0 {
+			n := slices.IndexFunc(all, func(x T) bool { return !same(all[0], x) })
+			if n < 0 {
+				n = len(all)
+			}
+			if !yield(all[:n]) {
+				return
+			}
+			all = all[n:]
+		}
+	}
 }
 
 // unread returns the ids of tasks that are wanted and not known.

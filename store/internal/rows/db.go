@@ -28,7 +28,7 @@ import (
 //
 // Nothing else is a conflict: not a row that was passed over or read with NoLock; not a new row in
 // a range; not Head.Rounds and the counts, which most transactions write (see [View.Save]); not
-// the results of LastRound, CountKeys, KeyStats and Ended. All these have values that were
+// the results of CountKeys, KeyStats and Ended. All these have values that were
 // committed lately, with the changes of the own transaction.
 type DB interface {
 	// Traits returns the abilities of the database. They never change.
@@ -126,12 +126,11 @@ type Tx interface {
 // Plan has the probable reads in a queue. All but Exclusive is a hint: the transaction may make
 // other reads too.
 type Plan struct {
-	Exclusive  bool
-	Counts     bool    // Counts is called
-	Numbers    int     // calls of Number
-	LastRounds []Line  // calls of LastRound, after the round being served; each once
-	ByKey      bool    // few tasks of a key can be taken at the same time
-	Ranges     []Range // as Fetch gets them; nil with Traits.Exclusive, which does not need it
+	Exclusive bool
+	Counts    bool    // Counts is called
+	Numbers   int     // calls of Number
+	ByKey     bool    // few tasks of a key can be taken at the same time
+	Ranges    []Range // as Fetch gets them; nil with Traits.Exclusive, which does not need it
 
 	// Kept returns the Ranges to read if the driver has kept the Head. It is nil if the driver must
 	// not keep the Head after this transaction, because transactions that are not exclusive may
@@ -185,10 +184,6 @@ type View interface {
 	Groups() Table[Group]
 	Outcomes() Table[Outcome]
 	History() Table[Ended]
-
-	// LastRound returns the greatest Round of a line if it is greater than after, else 0, and the
-	// number of rows of the line with that Round. Rows in all states count.
-	LastRound(l Line, after uint64) (round uint64, rows int, err error)
 
 	// KeyStats returns the n keys with the most tasks, most first, with the numbers of their tasks,
 	// counted from the tasks, Paused and Oldest; and all other paused keys, with tasks or without.

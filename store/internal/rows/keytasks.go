@@ -86,11 +86,8 @@ type lineKind struct {
 // driver that has read the ranges of the Plan need not keep them up to date: from now on the cache
 // has the rows.
 func (u *unit) prepare() {
-	for _, l := range u.plan.Lines {
-		u.account(l, 0)
-	}
-	for _, l := range u.plan.LastRounds {
-		u.account(l, 1)
+	for lines := range byPriority(u.plan.Lines) {
+		u.readAccounts(u.q.rounds[lines[0].Priority], lines)
 	}
 	u.readKeys(u.plan.Keys...)
 	u.readFronts(false, u.plan.Fronts...)

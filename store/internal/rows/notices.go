@@ -191,6 +191,9 @@ func (u *unit) deliver() {
 		q.due = 0
 	}
 	q.due = sooner(q.due, u.due)
+	for _, l := range u.plan.Lines {
+		q.rounds[l.Priority] = u.currentRound(l.Priority)
+	}
 	for _, f := range u.afterCommit {
 		f()
 	}

@@ -94,6 +94,8 @@ type queue struct {
 	renewAt      int64 // of renewConsumers: renewalOf the earliest deadline
 	outcomeUntil int64 // Until of the next outcome to be deleted
 
+	// rounds has the rounds being served, or earlier ones; see lastRange.
+	rounds         map[int]uint64
 	noExpiryBefore int64 // no consumer is expired before this time
 	// behind has the lines whose last put task was parked, maybe long ago.
 	behind map[lineKind]bool
@@ -156,10 +158,6 @@ func (store *Store) modeOf(s *settings) mode {
 		m.byKey() && !(store.traits.Optimistic && (m.countsKeys || m.limitsInFlight))
 	return m
 }
-
-// alternates reports whether each ready task of a key of that weight has a round to itself, after
-// the round being served.
-func (m *mode) alternates(weight int) bool { return weight == 1 && !m.costs && !m.newcomersJoin }
 
 // byKey reports whether changes need more of a key than the last round of its lines.
 func (m *mode) byKey() bool { return m.frontsOnly || m.countsKeys }
@@ -343,7 +341,8 @@ func newQueue(s *Store, number uint64, name string, known settings) *queue {
 		store: s, number: number, name: name,
 		ownConsumers: map[string]*ownConsumer{}, names: map[uint64]string{},
 		ownLeases: map[uint64]ownLease{},
-		inDoubt:   map[uint64]uint64{}, behind: map[lineKind]bool{}, due: 1, leasesToCheck: pageSize,
+		inDoubt:   map[uint64]uint64{}, behind: map[lineKind]bool{}, rounds: map[int]uint64{},
+		due: 1, leasesToCheck: pageSize,
 	}
 	q.set(known)
 	return q

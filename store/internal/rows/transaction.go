@@ -3,6 +3,7 @@ package rows
 import (
 	"context"
 	"errors"
+	"iter"
 	"maps"
 	"reflect"
 	"slices"
@@ -72,19 +73,8 @@ func handBackLater(calls []*call) {
 }
 
 // byQueue yields the calls of one queue after the other.
-func byQueue(calls []*call) func(func([]*call) bool) {
-	return func(yield func([]*call) bool) {
-		for len(calls) > 0 {
-			n := slices.IndexFunc(calls, func(c *call) bool { return c.queue != calls[0].queue })
-			if n < 0 {
-				n = len(calls)
-			}
-			if !yield(calls[:n]) {
-				return
-			}
-			calls = calls[n:]
-		}
-	}
+func byQueue(calls []*call) iter.Seq[[]*call] {
+	return runs(calls, func(a, b *call) bool { return a.queue == b.queue })
 }
 
 // enter runs the calls of a queue. First come the settings, on which all else depends; then work

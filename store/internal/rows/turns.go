@@ -2,6 +2,7 @@ package rows
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 
 	"github.com/fairq/fairq/internal/account"
@@ -13,7 +14,7 @@ import (
 // cache has rows and accounts that stay valid while no other process writes to the database. A
 // change must delete the entries that it makes wrong. A missing entry is read again.
 type cache struct {
-	accounts map[Line]account.Account // as account returns them
+	accounts map[Line]account.Account // see account
 	alive    map[uint64]bool          // consumers of this process that have a row, by number
 	taken    map[uint64]*Row          // by id: tasks that were taken here, as in the database
 
@@ -39,22 +40,33 @@ const maxAccounts = 1 << 16
 // currentRound returns the round being served, 0 if none was ever.
 func (u *unit) currentRound(priority int) uint64 { return u.head.Rounds[priority] }
 
-// account returns the account of a line after the last turn of its ready tasks. If they have none,
-// ok is false.
-func (u *unit) account(l Line, weight int) (end account.Account, ok bool) {
-	if known, ok := u.head.accounts[l]; ok {
-		return known, true
+// account returns the account of a line after the last turn of its ready tasks, a zero one if they
+// have none.
+func (u *unit) account(l Line) account.Account {
+	u.readAccounts(u.currentRound(l.Priority), []Line{l})
+	return u.head.accounts[l]
+}
+
+// readAccounts reads the unknown accounts of lines of a priority. The last task of a line has its
+// last turn: tasks that are taken have used earlier ones. from is the round being served, or an
+// earlier one. It keeps the database from passing over what is left in its index of tasks that are
+// gone.
+func (u *unit) readAccounts(from uint64, lines []Line) {
+	lines = slices.DeleteFunc(slices.Clone(lines), func(l Line) bool {
+		_, known := u.head.accounts[l]
+		return known
+	})
+	if len(lines) == 0 {
+		return
 	}
-	if u.q.alternates(weight) {
-		round, tasks := must2(u.v.LastRound(l, u.currentRound(l.Priority)))
-		end, ok = account.Account{Round: round, Used: uint64(tasks)}, round > 0
-	} else if r := must(u.v.LastReady(l)); r != nil && !r.Returned {
-		end, ok = u.after(r), true
+	for _, l := range lines {
+		u.setAccount(l, account.Account{})
 	}
-	if ok {
-		u.setAccount(l, end)
+	for _, r := range must(u.v.Rows(LastRange(from, lines...))) {
+		if r.State == driver.Ready && !r.Returned && r.Round >= u.currentRound(r.Priority) {
+			u.setAccount(r.line(), u.after(r))
+		}
 	}
-	return end, ok
 }
 
 func must2[A, B any](a A, b B, err error) (A, B) {
@@ -141,7 +153,7 @@ func (u *unit) markServed(r *Row) {
 		check(u.v.Served().Put(&Served{r.line(), end.Round, end.Used, r.Round}))
 	}
 	if u.head.accounts[r.line()] == end {
-		delete(u.head.accounts, r.line()) // it was the last task of its line
+		u.setAccount(r.line(), account.Account{}) // it was the last task of its line
 	}
 }
 
@@ -197,9 +209,9 @@ func (u *unit) giveTurn(r *Row) {
 	if len(u.gaps) > 0 {
 		u.closeGaps() // or it would move up into a turn that became free before it came
 	}
-	end, ok := u.account(r.line(), r.Weight)
+	end := u.account(r.line())
 	turn := end.Next(0, u.share(r))
-	if !ok {
+	if end == (account.Account{}) {
 		turn = u.firstTurn(r)
 	}
 	r.setTurn(turn, false)

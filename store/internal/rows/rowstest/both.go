@@ -210,14 +210,6 @@ func (v *views) CountKeys(_ string, n int) (int, string, error) {
 	}, "CountKeys(%d)", n), "", nil
 }
 
-func (v *views) LastRound(l rows.Line, after uint64) (uint64, int, error) {
-	found := read(v, func(w rows.View) (n [2]uint64, err error) {
-		round, rows, err := w.LastRound(l, after)
-		return [2]uint64{round, uint64(rows)}, err
-	}, "Last(%#v, %d)", l, after)
-	return found[0], int(found[1]), nil
-}
-
 // KeyStats allows for ties, and does not look at weights and loads.
 func (v *views) KeyStats(n int) ([]rows.Key, error) {
 	v.note("KeyStats(%d)", n)

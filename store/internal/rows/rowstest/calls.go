@@ -113,10 +113,7 @@ func (v *views) look(c rows.Calls, r *rows.Row) {
 	v.oneOf([]choice{
 		{6, func() {}},
 		{1, func() { _, _ = c.Get(r.ID, v.chance(2)) }},
-		{2, func() {
-			_, _, _ = c.LastRound(rows.Line{Key: r.Key, Priority: r.Priority},
-				pick(v.rnd, 0, c.Head().Rounds[r.Priority]))
-		}},
+		{2, func() { _, _ = c.Rows(v.lastRange(rows.Line{Key: r.Key, Priority: r.Priority})) }},
 	})
 }
 
@@ -224,10 +221,8 @@ func (v *views) listOptions() driver.ListOptions {
 
 // others makes a call that reads no rows of tasks, or is about nothing else here.
 func (v *views) others(c rows.Calls) {
-	after := pick(v.rnd, 0, v.values.round(), v.values.round()+1)
 	v.oneOf([]choice{
-		{1, func() { _, _, _ = c.LastRound(v.values.line(), after) }},
-		{1, func() { _, _ = c.LastReady(v.values.line()) }},
+		{1, func() { _, _ = c.Rows(v.lastRange(v.values.line())) }},
 		{1, func() {
 			_, _, _ = c.Deletable(driver.ListOptions{
 				Key: new(v.values.of(v.values.keys)), Kind: pick(v.rnd, nil, new(v.values.of(v.values.kinds))),

@@ -18,10 +18,8 @@ func testMany(t *testing.T, db rows.DB) {
 	)
 	everything := rows.Filter{MaxPriority: driver.MaxPriority}
 	var ids, all []uint64
-	var lines []rows.Line
 	for i := range many {
 		all = append(all, uint64(1+i))
-		lines = append(lines, rows.Line{Key: fmt.Sprint(i)})
 	}
 	var consumer *rows.Consumer
 	in(t, db, &rows.Plan{Exclusive: true, Numbers: n}, func(v rows.Calls) {
@@ -66,16 +64,14 @@ func testMany(t *testing.T, db rows.DB) {
 		ok(t, "Times", err)
 		equal(t, "the deadline after Renew", next.Deadline, 5)
 	})
-	in(t, db, &rows.Plan{
-		Ranges: []rows.Range{
-			rows.RowRange(false, rows.ForUpdate, all...), rows.ReadyRange(everything, n),
-		}, LastRounds: lines,
-	}, func(v rows.Calls) {
-		round, _, err := v.LastRound(rows.Line{Key: fmt.Sprint(n - 1)}, 0)
-		ok(t, "LastRound", err)
-		equal(t, "the last round", round, 1)
-		ready := func() ([]*rows.Row, error) { return v.Ready(everything, n) }
-		for _, r := range count(t, "Ready", n, ready) {
+	var lines []rows.Line
+	for i := range n {
+		lines = append(lines, rows.Line{Key: fmt.Sprint(i)})
+	}
+	last := rows.LastRange(1, lines...)
+	in(t, db, &rows.Plan{Ranges: []rows.Range{rows.RowRange(false, rows.ForUpdate, all...), rows.ReadyRange(everything, n), last}}, func(v rows.Calls) {
+		count(t, "LastRange", n, func() ([]*rows.Row, error) { return v.Rows(last) })
+		for _, r := range count(t, "Ready", n, func() ([]*rows.Row, error) { return v.Ready(everything, n) }) {
 			r.State, r.Takeable, r.Consumer, r.Since = driver.Taken, false, consumer.Number, r.ID
 			ok(t, "Take", v.Put(r))
 		}

@@ -330,21 +330,6 @@ func (v *memView) Counts() (n [driver.Held + 1]int, err error) {
 	return n, err
 }
 
-func (v *memView) LastRound(l rows.Line, after uint64) (round uint64, n int, err error) {
-	err = v.do("LastRound", func() {
-		for r := range v.tasks().all() {
-			switch {
-			case r.Key != l.Key || r.Priority != l.Priority || r.Round <= after:
-			case r.Round > round:
-				round, n = r.Round, 1
-			case r.Round == round:
-				n++
-			}
-		}
-	})
-	return round, n, err
-}
-
 // Ended returns all there are.
 func (v *memView) Ended(mark string) (ended []*rows.Outcome, _ string, err error) {
 	err = v.do("Ended", func() {

@@ -48,7 +48,8 @@ func ReadAll(t testing.TB, v rows.Calls) {
 	next := rows.NextRange(rows.Line{Key: "key1", Priority: 1}, 5, 6)
 	next.Lock = rows.NoLock
 	for _, r := range []rows.Range{
-		behind, later, ready, next,
+		behind, later, ready, next, rows.LastRange(5, rows.Line{Key: "key1", Priority: 1}),
+		rows.LastRange(0, rows.Line{Key: "key1", Priority: 1}, rows.Line{Key: "key2"}),
 		{Index: rows.TaskPlace, Prefixes: []rows.Tuple{{k, int64(1), int64(0)}, {l, int64(1), int64(0)}}},
 		rows.FirstRange(rows.TaskPlace, []rows.Tuple{{k, int64(1), int64(1)}, {l, int64(0), int64(1)}}, 3, false),
 		rows.FirstRange(rows.TaskPlace, []rows.Tuple{{k}, {l}}, 3, true), rows.FirstRange(rows.TaskPlace, []rows.Tuple{{k, int64(1)}}, 3, false),

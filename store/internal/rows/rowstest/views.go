@@ -126,12 +126,11 @@ func (tx *txs) plan(id uint64) (plan *rows.Plan, calls []planned) {
 		plan.Ranges, calls = append(plan.Ranges, ranges...), append(calls, call)
 	}
 	for range tx.rnd.IntN(4) {
-		l := pick(tx.rnd, lines...)
-		plan.LastRounds = append(plan.LastRounds, l)
+		last := tx.lastRange(pick(tx.rnd, lines...))
 		say(func(c rows.Calls) []*rows.Row {
-			_, _, _ = c.LastRound(l, pick(tx.rnd, 0, c.Head().Rounds[l.Priority], v.round()))
-			return nil
-		})
+			found, _ := c.Rows(last)
+			return found
+		}, last)
 	}
 	if n := tx.rnd.IntN(5); n > 0 {
 		f := v.filter()
@@ -196,6 +195,16 @@ func (tx *txs) firstRange() rows.Range {
 		r.From = [...]rows.Tuple{1: {int64(v.priority())}, 2: {int64(1)}, 3: {int64(v.place())}}[fields]
 	}
 	return r
+}
+
+// lastRange returns the range of the last task of a line, and perhaps of others.
+func (tx *txs) lastRange(l rows.Line) rows.Range {
+	lines := []rows.Line{l}
+	for tx.chance(2) {
+		lines = append(lines, tx.values.line())
+	}
+	slices.SortFunc(lines, rows.Line.Compare)
+	return rows.LastRange(pick(tx.rnd, 0, tx.values.round()), slices.Compact(lines)...)
 }
 
 // view enters a queue. It returns nil if there is none.
