@@ -149,8 +149,10 @@ func runs[T any](all []T, same func(a, b T) bool) iter.Seq[[]T] {
 
 // unread returns the ids of tasks that are wanted and not known.
 func (w *wants) unread(h *Head) []uint64 {
-	isTaken := func(id uint64) bool { return h.taken[id] != nil }
-	return slices.DeleteFunc(slices.Clone(w.Get), isTaken)
+	return slices.DeleteFunc(slices.Clone(w.Get), func(id uint64) bool {
+		_, known := h.tasks[id]
+		return known
+	})
 }
 
 // callOrder says in which order the calls of a transaction run. They were all made at the same

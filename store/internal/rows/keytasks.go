@@ -96,10 +96,10 @@ func (u *unit) prepare() {
 	}
 	if ids := u.plan.unread(u.head); len(ids) > 0 {
 		for _, id := range ids {
-			u.got[id] = nil
+			u.head.tasks[id] = nil
 		}
 		for _, r := range must(u.v.Rows(RowRange(false, ForUpdate, ids...))) {
-			u.got[r.ID] = r
+			u.head.tasks[r.ID] = r
 		}
 	}
 	if u.plan.Take > 0 && !u.head.Paused {
@@ -110,7 +110,7 @@ func (u *unit) prepare() {
 	}
 	rows := slices.Clone(u.readAhead.rows)
 	for _, id := range u.plan.Get {
-		if r := cmp.Or(u.head.taken[id], u.got[id]); r != nil {
+		if r := u.head.tasks[id]; r != nil {
 			rows = append(rows, r)
 		}
 	}

@@ -177,7 +177,7 @@ func (u *unit) grant(r *Row, c *ownConsumer) {
 		if !u.needsPayload() && (u.q.store.traits.Exclusive || len(r.Payload) > MaxKept) {
 			known.Payload = nil
 		}
-		u.head.taken[r.ID] = &known
+		u.head.tasks[r.ID] = &known
 	}
 	u.stats.Takes++
 	u.taken = append(u.taken, driver.Lease{ID: driver.ID(r.ID), Number: r.Since})
@@ -223,11 +223,7 @@ func (u *unit) takeID(h driver.Handle, id uint64) (*Row, error) {
 // leased returns the task of a lease, nil if it is lost. A lease has a number of its own, so a
 // lost lease stays lost when the same consumer has taken the task again.
 func (u *unit) leased(lease driver.Lease) *Row {
-	r := u.head.taken[uint64(lease.ID)]
-	if r == nil || u.needsPayload() && r.Payload == nil {
-		r = u.find(uint64(lease.ID))
-	}
-	delete(u.head.taken, uint64(lease.ID)) // because the caller changes the row
+	r := u.find(uint64(lease.ID))
 	if r != nil && r.Group != "" {
 		u.needGroup()
 	}

@@ -16,7 +16,7 @@ import (
 type cache struct {
 	accounts map[Line]account.Account // see account
 	alive    map[uint64]bool          // consumers of this process that have a row, by number
-	taken    map[uint64]*Row          // by id: tasks that were taken here, as in the database
+	tasks    map[uint64]*Row          // by id: see unit.find; nil if there is none
 
 	// Rows of the table of keys that were read, or are new, and ready tasks by key.
 	keys       map[string]*Key

@@ -40,7 +40,6 @@ type unit struct {
 	}
 	behind    map[lineKind]bool // a parked task is known there, see staysBehind
 	gaps      map[Line]gap      // the first free turn of each; see closeGaps
-	got       map[uint64]*Row   // tasks that the plan has named; nil if there is none
 	readAhead readAhead
 	moved     map[uint64]*Row // tasks that got another turn since they were read
 	passed    map[uint64]bool // tasks that are wrongly Takeable, see isNext
@@ -76,7 +75,7 @@ func (q *queue) enter(tx Tx, plan *wants) *unit {
 		stats: q.stats,
 	}
 	u.unsaved, u.behind, u.passed = map[*Key]bool{}, map[lineKind]bool{}, map[uint64]bool{}
-	u.got, u.moved = map[uint64]*Row{}, map[uint64]*Row{}
+	u.moved = map[uint64]*Row{}
 	if u.head.accounts == nil {
 		u.head.cache = newCache()
 	}
@@ -141,7 +140,6 @@ func (u *unit) insert(r *Row) {
 }
 
 func (u *unit) update(r *Row) {
-	delete(u.head.taken, r.ID)
 	u.write(r)
 	u.head.forgetReady(r)
 	u.addReady(r)
@@ -181,8 +179,7 @@ func (u *unit) remove(r *Row) {
 		delete(u.head.accounts, r.line()) // it may have been the last task of its line
 	}
 	u.recount(r, 0)
-	delete(u.head.taken, r.ID)
-	delete(u.got, r.ID)
+	delete(u.head.tasks, r.ID)
 	check(u.v.Delete(r))
 	delete(u.behind, r.lineKind())
 	u.written++
@@ -192,7 +189,7 @@ func (u *unit) remove(r *Row) {
 
 func (u *unit) write(r *Row) {
 	u.recount(r, r.State)
-	delete(u.got, r.ID)
+	delete(u.head.tasks, r.ID)
 	delete(u.moved, r.ID)
 	check(u.v.Put(r))
 	delete(u.behind, r.lineKind())
@@ -259,14 +256,15 @@ func (u *unit) schedule(at int64) { u.due = sooner(u.due, at) }
 // notifiers that want expired tasks.
 func (u *unit) needsPayload() bool { return u.q.store.options.History > 0 || u.wantsExpired() }
 
-// find returns the task of that id, nil if there is none.
+// find returns the task of that id, nil if there is none. It is known if the plan has named it, or
+// if it was taken here.
 func (u *unit) find(id uint64) *Row {
 	payload := u.needsPayload()
-	r, ok := u.got[id]
+	r, ok := u.head.tasks[id]
+	delete(u.head.tasks, id) // because the caller changes the row
 	if !ok || r != nil && payload && r.Payload == nil {
 		return must(u.v.Get(id, payload))
 	}
-	delete(u.got, id) // because the caller changes the row
 	return r
 }
 
