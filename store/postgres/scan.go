@@ -27,7 +27,7 @@ var sources = [rows.NumIndexes]source{
 	rows.TaskReady: {"tasks", []string{"priority", "round", "place"}, "takeable AND front <> 1"},
 	rows.TaskKind:  {table: "tasks"},
 	rows.TaskLine:  {"tasks", []string{"key", "priority", "round", "place"}, ""},
-	rows.TaskPlace: {"tasks", []string{"key", "priority", "(front <> 3)", "place"}, inLine},
+	rows.TaskPlace: {"tasks", []string{"key", "priority", "((front <> 3)::int)", "place"}, inLine},
 	rows.TaskKinds: {"tasks", []string{"key", "kind", "priority", "front", "place"}, inLine},
 	rows.TaskShown: {
 		"tasks",

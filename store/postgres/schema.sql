@@ -80,7 +80,7 @@ CREATE INDEX tasks_kind ON fairq.tasks (queue, kind, priority, round, place) WHE
 -- Its condition, which is always true, keeps it from being used for statements that have nothing
 -- to do with keys: when tasks are few, all indexes seem equally good to the planner.
 CREATE INDEX tasks_line ON fairq.tasks (queue, key, priority, round, place) WHERE key IS NOT NULL;
-CREATE INDEX tasks_place ON fairq.tasks (queue, key, priority, (front <> 3), place) WHERE state = 1 AND front > 0;
+CREATE INDEX tasks_place ON fairq.tasks (queue, key, priority, ((front <> 3)::int), place) WHERE state = 1 AND front > 0;
 CREATE INDEX tasks_kinds ON fairq.tasks (queue, key, kind, priority, front, place) WHERE state = 1 AND front > 0;
 CREATE INDEX tasks_shown ON fairq.tasks (queue, key, (takeable::int), id) WHERE state = 1 AND front > 0 AND (hidden OR takeable AND front = 3);
 CREATE INDEX tasks_wake ON fairq.tasks (queue, wake) WHERE wake IS NOT NULL;
