@@ -121,7 +121,7 @@ type allocator struct {
 	chunks     []*slotChunk
 	chunkCount int        // without freed chunks
 	emptyChunk *slotChunk // the one chunk kept although it has no used slot; nil if there is none
-	gap        int        // no chunk below this one is missing
+	missing    int        // no chunk below this number is missing
 }
 
 const (
@@ -223,7 +223,7 @@ func (a *allocator) clear(drop func(chunk int)) {
 func (a *allocator) dropChunk(c *slotChunk, drop func(chunk int)) {
 	a.unlink(c)
 	a.chunks[c.number] = nil
-	a.gap = min(a.gap, int(c.number))
+	a.missing = min(a.missing, int(c.number))
 	if a.chunkCount--; a.chunkCount == 1 {
 		a.maxCached = bigCache
 	}
@@ -242,17 +242,17 @@ func (a *allocator) grow() {
 		from, to = a.firstLen, 2*a.firstLen
 		a.firstLen = to
 	default:
-		for a.gap < len(a.chunks) && a.chunks[a.gap] != nil {
-			a.gap++
+		for a.missing < len(a.chunks) && a.chunks[a.missing] != nil {
+			a.missing++
 		}
-		if a.gap == len(a.chunks) {
+		if a.missing == len(a.chunks) {
 			a.chunks = append(a.chunks, nil)
 		}
-		a.chunks[a.gap] = &slotChunk{number: uint32(a.gap)}
+		a.chunks[a.missing] = &slotChunk{number: uint32(a.missing)}
 		a.chunkCount++
 		a.maxCached = smallCache
 	}
-	c := a.chunks[a.gap]
+	c := a.chunks[a.missing]
 	for slot := from; slot < to; slot++ {
 		c.free[slot>>6] |= 1 << (slot & 63)
 		c.freeWords |= 1 << (slot >> 6)

@@ -340,8 +340,8 @@ func (a *allocator) check(want int) error {
 	used, open, live := 0, 0, 0
 	for i, c := range a.chunks {
 		if c == nil {
-			if i < a.gap {
-				return fmt.Errorf("chunk %d is missing below the gap %d", i, a.gap)
+			if i < a.missing {
+				return fmt.Errorf("chunk %d is missing below the gap %d", i, a.missing)
 			}
 			continue
 		}

@@ -142,7 +142,8 @@ func TestTakeIDEndsWait(t *testing.T) {
 	})
 }
 
-// When more is due at once than one call handles, what a call is about is up to date all the same.
+// When more timers are due than one call handles, the call still brings the tasks that it concerns
+// up to date.
 func TestMuchIsDue(t *testing.T) {
 	const n = 3 * timersPerCall
 	synctest.Test(t, func(t *testing.T) {

@@ -120,8 +120,7 @@ const maxTasks = 60
 
 func (l *load) chance(percent int) bool { return l.rand.IntN(100) < percent }
 
-// expected returns nil for errors by the rules, which are no failures, and other errors as they
-// are.
+// expected returns nil for an error that the rules of the queue allow, and err otherwise.
 func expected(err error) error {
 	if ruleErrors[class(err)] == nil {
 		return err
