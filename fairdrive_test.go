@@ -84,7 +84,7 @@ func newFairDriver(t *testing.T, p pricing, mode, size byte) *fairDriver {
 		}
 		o.Weight = func(k float64) int { return max(1, weights[numberOf(k)]) }
 	}
-	if p.most > 0 {
+	if p.maxCost > 0 {
 		o.Cost = func(item int) int64 { return int64(p.cost(item)) }
 	}
 	o.Quantum, o.PriorCost, o.SettleCosts = int64(p.quantum), int64(p.prior), p.settle

@@ -341,7 +341,7 @@ func (a *allocator) check(want int) error {
 	for i, c := range a.chunks {
 		if c == nil {
 			if i < a.missing {
-				return fmt.Errorf("chunk %d is missing below the gap %d", i, a.missing)
+				return fmt.Errorf("chunk %d is missing below %d", i, a.missing)
 			}
 			continue
 		}

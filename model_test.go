@@ -61,9 +61,9 @@ func (c counted) Rounds(key int) (n int) {
 
 // pricing has the settings for costs. The zero value is a queue without costs.
 type pricing struct {
-	quantum, most, prior int
-	settle               bool
-	share                bool // Options.ShareTime
+	quantum, maxCost, prior int
+	settle                  bool
+	share                   bool // Options.ShareTime
 }
 
 // pricings are the settings that tests use: without costs; with equal costs, which changes
@@ -71,14 +71,14 @@ type pricing struct {
 // up to the limit; the same with settled costs; and with learned costs.
 var pricings = []pricing{
 	{},
-	{quantum: 1, most: 1},
-	{quantum: 100, most: 10},
-	{quantum: 50, most: 100},
-	{quantum: 10, most: 200},
-	{quantum: 1, most: account.MaxQuanta},
-	{quantum: 50, most: 100, settle: true},
-	{quantum: 10, most: 200, settle: true},
-	{quantum: 1, most: account.MaxQuanta, settle: true},
+	{quantum: 1, maxCost: 1},
+	{quantum: 100, maxCost: 10},
+	{quantum: 50, maxCost: 100},
+	{quantum: 10, maxCost: 200},
+	{quantum: 1, maxCost: account.MaxQuanta},
+	{quantum: 50, maxCost: 100, settle: true},
+	{quantum: 10, maxCost: 200, settle: true},
+	{quantum: 1, maxCost: account.MaxQuanta, settle: true},
 	{quantum: 10, prior: 50},
 	{quantum: 40, prior: 50},
 }
@@ -89,10 +89,10 @@ func (p pricing) hasCosts() bool { return p != pricing{share: p.share} }
 
 // cost returns the declared cost of an item, or its real cost if costs are learned.
 func (p pricing) cost(item int) int {
-	if p.most == 0 {
+	if p.maxCost == 0 {
 		return 1
 	}
-	return 1 + item*7919%p.most
+	return 1 + item*7919%p.maxCost
 }
 
 // realCost returns the cost to be reported for an item.
@@ -105,7 +105,7 @@ func (p pricing) realCost(item, arg int) int {
 
 // configure sets the fields of a queue.
 func (p pricing) configure(q *Queue[float64, int]) {
-	if p.most > 0 {
+	if p.maxCost > 0 {
 		q.Cost = func(item int) int64 { return int64(p.cost(item)) }
 	}
 	q.Quantum, q.PriorCost, q.SettleCosts = int64(p.quantum), int64(p.prior), p.settle
@@ -136,7 +136,7 @@ func newModel(newcomers Newcomers, weights map[int]int, p pricing) *model {
 		levels: map[int][2]int{},
 	}
 	m.turns = counted{new(roundsmodel.Turns[int])}
-	if p.hasCosts() && p.most != 1 {
+	if p.hasCosts() && p.maxCost != 1 {
 		accounts := &roundsmodel.Accounts[int]{Quantum: p.quantum, OneTurn: p.oneTurn()}
 		if p.prior > 0 {
 			accounts.Estimate = m.estimate

@@ -34,7 +34,8 @@ func drive(t testing.TB, data []byte) {
 	p, data := pricings[int(data[0])%len(pricings)], data[1:]
 	mode, keys := data[0], 2+int(data[0]>>4)
 	d := &driver{
-		TB: t, nan: mode&4 != 0, changes: mode&8 != 0 && p.most != 1, tickets: map[int]Ticket{}, next: 1,
+		TB: t, nan: mode&4 != 0, changes: mode&8 != 0 && p.maxCost != 1,
+		tickets: map[int]Ticket{}, next: 1,
 	}
 	newcomers, weights := Newcomers(mode&1), map[int]int{}
 	if mode&2 != 0 {

@@ -214,11 +214,11 @@ func TestWatchLosesNothing(t *testing.T) {
 			pushing.Wait()
 			q.Close()
 		}()
-		told := make(chan struct{}, 1)
+		called := make(chan struct{}, 1)
 		var calls, armed atomic.Int32
 		w := q.Watch(func() {
 			calls.Add(1)
-			told <- struct{}{} // there is room, because it is called only once
+			called <- struct{}{} // there is room, because it is called only once
 		})
 		var got [items]int
 		for left := items; left > 0; {
@@ -229,7 +229,7 @@ func TestWatchLosesNothing(t *testing.T) {
 			if left > 0 && w.Arm(level) {
 				armed.Add(1)
 				select {
-				case <-told:
+				case <-called:
 				case <-time.After(time.Minute):
 					t.Fatal("nobody tells that there are items")
 				}

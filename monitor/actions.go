@@ -89,7 +89,7 @@ func (m *Monitor) try(
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), actionTimeout)
 	defer cancel()
-	n, more, err = s.of.do(ctx, *a, s.known())
+	n, more, err = s.of.do(ctx, *a, s.lastSample())
 	s.failures.Store(nil)
 	s.mu.Lock()
 	s.next = time.Time{} // so that the sender sees the result at once

@@ -223,10 +223,10 @@ func (q *taskQueue[V]) peek(ctx context.Context, id task.ID) (*taskRow, error) {
 	i := t.Info()
 	row := &taskRow{
 		buriedRow: q.row(t, &i, func(text string) string { return shownUpTo(text, maxPayload) }),
-		State:     i.State.String(), UniqueKey: given(i.UniqueKey), Group: given(i.Group),
+		State:     i.State.String(), UniqueKey: shownIfSet(i.UniqueKey), Group: shownIfSet(i.Group),
 		Priority: i.Priority, Cost: i.Cost,
 		MaxAttempts: i.MaxAttempts, TTR: i.TTR, ReadyAt: at(i.ReadyAt), Until: at(i.Until),
-		Expires: at(i.Expires), Consumer: given(i.Consumer),
+		Expires: at(i.Expires), Consumer: shownIfSet(i.Consumer),
 	}
 	if i.Err != nil {
 		row.Code = i.Err.Code
@@ -240,8 +240,8 @@ func (q *taskQueue[V]) peek(ctx context.Context, id task.ID) (*taskRow, error) {
 	return row, nil
 }
 
-// given shows a text that need not be there.
-func given(text string) string {
+// shownIfSet shows a text, and keeps an empty one empty.
+func shownIfSet(text string) string {
 	if text == "" {
 		return ""
 	}
@@ -336,7 +336,7 @@ func buriedOf(ctx context.Context, s *Source, k keeper, r *http.Request, _ strin
 			return nil, err
 		}
 	}
-	return k.buried(ctx, which, s.known(), n)
+	return k.buried(ctx, which, s.lastSample(), n)
 }
 
 func taskOf(ctx context.Context, _ *Source, k keeper, _ *http.Request, rest string) (any, error) {

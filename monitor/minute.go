@@ -196,7 +196,7 @@ const (
 // alerts tells in words what is wrong.
 func (l *sample) alerts() []string {
 	all := []string{}
-	tell := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
+	alert := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	lately := minute{}
 	if l.Minute != nil {
 		lately = *l.Minute
@@ -217,12 +217,12 @@ func (l *sample) alerts() []string {
 		}
 	}
 	if l.State == isPaused {
-		tell("it is paused; %s %s", number(l.Backlog), one(l.Backlog, "waits", "wait"))
+		alert("it is paused; %s %s", number(l.Backlog), one(l.Backlog, "waits", "wait"))
 	}
 	if n := len(paused); n == 1 {
-		tell("the key %s is paused", paused[0])
+		alert("the key %s is paused", paused[0])
 	} else if n > 1 {
-		tell("%s keys are paused, such as %s", number(n), paused[0])
+		alert("%s keys are paused, such as %s", number(n), paused[0])
 	}
 	if l.Kind == "pool" { // the rest is told of the queue
 		longest, refused = nil, nil
@@ -239,28 +239,28 @@ func (l *sample) alerts() []string {
 			text += fmt.Sprintf("; %s of its %s %s refused %s", number(n), what[1],
 				one(n, "was", "were"), in)
 		}
-		if tell("%s", text); refused == longest {
+		if alert("%s", text); refused == longest {
 			lately.Refused, refused = 0, nil
 		}
 	}
 	if refused != nil {
 		n := refused.refused()
-		tell("%s %s of %s %s refused %s", number(n), one(n, what[0], what[1]), refused.Key,
+		alert("%s %s of %s %s refused %s", number(n), one(n, what[0], what[1]), refused.Key,
 			one(n, "was", "were"), in)
 	} else if n := lately.Refused; n > 0 {
-		tell("%s %s refused %s", number(n), one(n, what[0]+" was", what[1]+" were"), in)
+		alert("%s %s refused %s", number(n), one(n, what[0]+" was", what[1]+" were"), in)
 	}
 	if n := lately.Evicted; n > 0 {
-		tell("%s %s evicted to make room %s", number(n), one(n, "was", "were"), in)
+		alert("%s %s evicted to make room %s", number(n), one(n, "was", "were"), in)
 	}
 	if n := lately.Failed; n > 0 {
-		tell("%s %s failed for good %s", number(n), one(n, "task", "tasks"), in)
+		alert("%s %s failed for good %s", number(n), one(n, "task", "tasks"), in)
 	}
 	if n := lately.Lost; n > 0 {
-		tell("%s %s lost %s", number(n), one(n, "lease was", "leases were"), in)
+		alert("%s %s lost %s", number(n), one(n, "lease was", "leases were"), in)
 	}
 	if s, ok := l.Stats.(task.Stats); ok && s.Buried > 0 {
-		tell("%s %s buried", number(s.Buried), one(s.Buried, "task is", "tasks are"))
+		alert("%s %s buried", number(s.Buried), one(s.Buried, "task is", "tasks are"))
 	}
 	return all
 }

@@ -115,11 +115,11 @@ func New(options *Options, sources ...*Source) *Monitor {
 	m.mux.HandleFunc("/page.js", get(file("page.js")))
 	m.mux.HandleFunc("/v1/queues", get(m.list))
 	m.mux.HandleFunc("/v1/queues/{path...}", m.ofSource)
-	m.mux.HandleFunc("/", nothing)
+	m.mux.HandleFunc("/", answerNotFound)
 	return m
 }
 
-func nothing(w http.ResponseWriter, r *http.Request) {
+func answerNotFound(w http.ResponseWriter, r *http.Request) {
 	fail(w, http.StatusNotFound, "there is nothing at %s", shown(r.URL.Path))
 }
 
@@ -225,14 +225,14 @@ func (m *Monitor) ofSource(w http.ResponseWriter, r *http.Request) {
 	if plain, err := url.PathUnescape(name); err == nil {
 		name = plain
 	}
-	if s := m.source(name); s != nil && m.part(w, r, s, rest) {
+	if s := m.source(name); s != nil && m.servePart(w, r, s, rest) {
 		return
 	}
 	// There are proxies that send a slash that was escaped as it is. So a name may have several
 	// segments.
 	path := r.PathValue("path")
 	for i := len(path); i > 0; i = strings.LastIndexByte(path[:i], '/') {
-		if s := m.source(path[:i]); s != nil && m.part(w, r, s, strings.TrimPrefix(path[i:], "/")) {
+		if s := m.source(path[:i]); s != nil && m.servePart(w, r, s, strings.TrimPrefix(path[i:], "/")) {
 			return
 		}
 	}
@@ -240,7 +240,7 @@ func (m *Monitor) ofSource(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusNotFound, "there is no queue %s", shown(name))
 		return
 	}
-	nothing(w, r)
+	answerNotFound(w, r)
 }
 
 func (m *Monitor) source(name string) *Source {
@@ -252,8 +252,11 @@ func (m *Monitor) source(name string) *Source {
 	return nil
 }
 
-// part makes the part of a source that the path names handle a request, if there is such a part.
-func (m *Monitor) part(w http.ResponseWriter, r *http.Request, s *Source, path string) (ok bool) {
+// servePart lets the part of a source that the path names answer a request, if there is such a
+// part.
+func (m *Monitor) servePart(
+	w http.ResponseWriter, r *http.Request, s *Source, path string,
+) (ok bool) {
 	name, rest, deeper := strings.Cut(path, "/")
 	f := parts[name]
 	if f == nil || deeper != (name == "actions" || name == "tasks") {

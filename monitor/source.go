@@ -238,8 +238,8 @@ func (s *Source) try(ctx context.Context) (l sample, err error) {
 	return s.of.look(ctx)
 }
 
-// known returns the last sample, without waiting for another one.
-func (s *Source) known() *sample {
+// lastSample returns the last sample, without waiting for another one.
+func (s *Source) lastSample() *sample {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.last == nil {

@@ -283,7 +283,9 @@ func (w workers) failures(ctx context.Context) (*failures, error) {
 	}
 	found := &failures{At: time.Now(), Gone: true, all: map[group]int{}}
 	for _, f := range w.Failures() {
-		found.all[group{Reason: reasonOf(fmt.Sprint(f.Err)), Key: given(f.Key), Kind: given(f.Kind)}]++
+		found.all[group{
+			Reason: reasonOf(fmt.Sprint(f.Err)), Key: shownIfSet(f.Key), Kind: shownIfSet(f.Kind),
+		}]++
 		found.Read++
 	}
 	found.Count = int(w.Stats().Failed)

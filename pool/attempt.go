@@ -38,8 +38,8 @@ type extra struct {
 
 var noExtra, endedPlain = new(extra), &extra{ended: true}
 
-// get returns extra for reading, a zero one if there is none.
-func (a *attempt[V]) get() *extra {
+// extraOrZero returns extra for reading, a zero one if there is none.
+func (a *attempt[V]) extraOrZero() *extra {
 	if x := a.extra.Load(); x != nil {
 		return x
 	}
@@ -90,7 +90,7 @@ func (a *attempt[V]) run(w *worker) error {
 	inc(&w.counts.started)
 	o := &p.observer
 	w.started, w.handled = time.Time{}, false
-	if !a.class.inMemory || p.costUnit > 0 || o.times() {
+	if !a.class.inMemory || p.costUnit > 0 || o.needsTimes() {
 		w.started = time.Now()
 	}
 	if o.Started != nil {
@@ -183,7 +183,7 @@ func (a *attempt[V]) setDeadline() {
 
 // policy returns the policy of the task.
 func (a *attempt[V]) policy() *Policy {
-	if policy := a.get().policy; policy != nil {
+	if policy := a.extraOrZero().policy; policy != nil {
 		return policy
 	}
 	return &a.class.pool.policy
@@ -191,7 +191,7 @@ func (a *attempt[V]) policy() *Policy {
 
 // Deadline implements [context.Context].
 func (a *attempt[V]) Deadline() (time.Time, bool) {
-	at := a.get().deadline
+	at := a.extraOrZero().deadline
 	return at, !at.IsZero()
 }
 
@@ -259,7 +259,7 @@ func (a *attempt[V]) leaseContext() (context.Context, context.CancelFunc) {
 		return a.task.Context(a.worker.ctx)
 	}
 	ctx, cancel := context.WithCancelCause(a.worker.ctx)
-	a.class.pool.background(func() {
+	a.class.pool.runInBackground(func() {
 		leased, end := a.task.Context(ctx)
 		context.AfterFunc(leased, func() {
 			cancel(context.Cause(leased))
@@ -269,9 +269,9 @@ func (a *attempt[V]) leaseContext() (context.Context, context.CancelFunc) {
 	return ctx, func() { cancel(context.Canceled) }
 }
 
-// counts returns the counters for the outcome of the attempt.
-func (a *attempt[V]) counts() *counters {
-	if a.get().inBackground {
+// counters returns the counters for the outcome of the attempt.
+func (a *attempt[V]) counters() *counters {
+	if a.extraOrZero().inBackground {
 		return &a.class.pool.backgroundCounts
 	}
 	return &a.worker.counts
@@ -279,13 +279,13 @@ func (a *attempt[V]) counts() *counters {
 
 // endContext ends the context of a handler with this run time.
 func (a *attempt[V]) endContext(ran time.Duration) {
-	if ran > 0 && a.class.pool.observer.times() {
+	if ran > 0 && a.class.pool.observer.needsTimes() {
 		a.set().ran = ran
 	}
 	if a.extra.CompareAndSwap(nil, endedPlain) {
 		return
 	}
-	x := a.get()
+	x := a.extraOrZero()
 	x.mu.Lock()
 	x.ended = true
 	if x.ctx != nil {

@@ -52,15 +52,15 @@ func (j Jitter) String() string {
 // bounded number of steps.
 func (b Backoff) Delay(failures int) time.Duration {
 	failures = max(failures, 1)
-	base, most := b.bounds()
+	base, limit := b.bounds()
 	var d time.Duration
 	switch {
 	case b.Func != nil:
 		d = min(max(b.Func(failures), 0), cmp.Or(max(b.Max, 0), task.MaxDuration))
 	case b.Jitter == Decorrelated:
-		return decorrelated(base, most, failures)
+		return decorrelated(base, limit, failures)
 	default:
-		d = double(base, most, failures)
+		d = double(base, limit, failures)
 	}
 	switch b.Jitter {
 	case FullJitter:
@@ -73,21 +73,21 @@ func (b Backoff) Delay(failures int) time.Duration {
 
 // bounds returns Base and Max with their defaults, such that 0 < base <= most even if b is not
 // valid.
-func (b Backoff) bounds() (base, most time.Duration) {
-	base, most = b.Base, b.Max
+func (b Backoff) bounds() (base, limit time.Duration) {
+	base, limit = b.Base, b.Max
 	if base <= 0 {
 		base = time.Second
 	}
-	if most <= 0 {
-		most = max(base, time.Hour)
+	if limit <= 0 {
+		limit = max(base, time.Hour)
 	}
-	return min(base, most), most
+	return min(base, limit), limit
 }
 
 // double returns base*2^(n-1), or most if that is less.
-func double(base, most time.Duration, n int) time.Duration {
-	if base > most>>(n-1) { // never base<<(n-1) > most, which overflows
-		return most
+func double(base, limit time.Duration, n int) time.Duration {
+	if base > limit>>(n-1) { // never base<<(n-1) > limit, which overflows
+		return limit
 	}
 	return base << (n - 1)
 }
@@ -108,11 +108,11 @@ const maxDraws = 1000
 // before. So each delay has the right distribution, but does not depend on the delay before. The
 // source is "Exponential Backoff And Jitter" in the AWS Architecture Blog. There the cap applies
 // to the drawn value, so that most delays end up at Max together; here Max caps the range.
-func decorrelated(base, most time.Duration, failures int) time.Duration {
+func decorrelated(base, limit time.Duration, failures int) time.Duration {
 	d := base
 	for range min(failures, maxDraws) {
-		high := most
-		if d <= most/3 {
+		high := limit
+		if d <= limit/3 {
 			high = 3 * d
 		}
 		d = between(base, high)

@@ -83,7 +83,7 @@ func (p *Pool[V]) send(letter *DeadLetter[V]) error {
 	}
 	var outcome atomic.Pointer[error]
 	p.holdLetter(func() {
-		done := p.sink.take(p.storeCtx, letter, p.known, func(err error) {
+		done := p.sink.take(p.storeCtx, letter, p.runKnown, func(err error) {
 			if !outcome.CompareAndSwap(nil, &err) {
 				defer p.abandonedSinks.Add(-1) // even if the observer ends the goroutine
 				err = errSinkAbandoned

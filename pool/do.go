@@ -88,7 +88,8 @@ func (p *Pool[V]) cancelTask(c *class[V], id task.ID) {
 		}
 	}
 	if err != nil && !errors.Is(err, task.ErrNotFound) && !isOver(err) {
-		p.log.Warn("pool: a task could not be cancelled", about(c.name, &task.Task[V]{ID: id}, err)...)
+		p.log.Warn("pool: a task could not be cancelled",
+			logAttrs(c.name, &task.Task[V]{ID: id}, err)...)
 	}
 }
 

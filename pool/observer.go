@@ -52,9 +52,9 @@ type Observer[V any] struct {
 	Scaled func(from, to int)
 }
 
-// about returns the attributes of a log line: the task, further attributes, and its error, with
+// logAttrs returns the attributes of a log line: the task, further attributes, and its error, with
 // the stack of a panic.
-func about[V any](class string, t *task.Task[V], err error, more ...any) (args []any) {
+func logAttrs[V any](class string, t *task.Task[V], err error, more ...any) (args []any) {
 	if t.ID != 0 {
 		args = append(args, "task", t.ID)
 	}
@@ -71,8 +71,8 @@ func about[V any](class string, t *task.Task[V], err error, more ...any) (args [
 	return args
 }
 
-// times reports whether one of the functions gets a duration.
-func (o *Observer[V]) times() bool {
+// needsTimes reports whether one of the functions gets a duration.
+func (o *Observer[V]) needsTimes() bool {
 	return o.Started != nil || o.Succeeded != nil || o.Retried != nil || o.Failed != nil ||
 		o.Cancelled != nil || o.Lost != nil
 }
@@ -92,7 +92,7 @@ func (ws *workerSet) observe(name string, call func()) {
 // observeOutside is observe in a goroutine that need not be the pool's. It may submit, so that
 // Shutdown waits for it, or hand out expired tasks, so that Wait waits for it.
 func (ws *workerSet) observeOutside(name string, call func()) {
-	ws.known(func() { ws.observe(name, call) })
+	ws.runKnown(func() { ws.observe(name, call) })
 }
 
 // guardedHandler is a Logger's handler whose panics are dropped, because nothing could report

@@ -165,7 +165,7 @@ func (p *Pool[V]) onGone(c *class[V], reason Reason, err error) func(*task.Task[
 		}
 		if bad := p.send(newDeadLetter(c.name, t, reason, err)); bad != nil {
 			p.log.Error("pool: a task was lost, because its dead letter could not be sent",
-				about(c.name, t, errors.Join(err, bad), "reason", reason.String(), "payload", t.Payload)...)
+				logAttrs(c.name, t, errors.Join(err, bad), "reason", reason.String(), "payload", t.Payload)...)
 		}
 	}
 }

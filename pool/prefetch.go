@@ -63,7 +63,7 @@ func newPrefetchedTask[V any](t *task.Task[V], now time.Time) prefetchedTask[V] 
 
 func newPrefetcher[V any](p *Pool[V], c *class[V], most int) *prefetcher[V] {
 	s := &prefetcher[V]{pool: p, class: c, limit: most}
-	s.pauseWatch = c.consumer.Watch(func() { p.background(s.recallIfPaused) })
+	s.pauseWatch = c.consumer.Watch(func() { p.runInBackground(s.recallIfPaused) })
 	return s
 }
 
@@ -92,7 +92,7 @@ func (s *prefetcher[V]) next(w *worker) (t *task.Task[V]) {
 	s.mu.Unlock()
 	s.handBack(back)
 	if begin {
-		s.pool.background(s.takeBatch)
+		s.pool.runInBackground(s.takeBatch)
 	}
 	return t
 }
@@ -244,7 +244,7 @@ func (s *prefetcher[V]) stop() {
 // handBack hands tasks back untried.
 func (s *prefetcher[V]) handBack(tasks []prefetchedTask[V]) {
 	for _, h := range tasks {
-		s.pool.background(func() {
+		s.pool.runInBackground(func() {
 			defer s.pool.prefetched.Add(-1)
 			// If that fails, closing the consumer does it.
 			_ = s.pool.settle(h.task, func(ctx context.Context) error { return h.task.Return(ctx) })

@@ -35,7 +35,7 @@ func (p *Pool[V]) settle(t *task.Task[V], call func(context.Context) error) erro
 			return err
 		case first == nil:
 			first = err
-			p.log.Warn("pool: a task could not be settled; trying again", about("", t, err)...)
+			p.log.Warn("pool: a task could not be settled; trying again", logAttrs("", t, err)...)
 		}
 		timer := time.NewTimer(wait)
 		select {
@@ -58,7 +58,7 @@ func (a *attempt[V]) finish(err error) {
 		return
 	}
 	a.set().inBackground = true
-	p.background(func() {
+	p.runInBackground(func() {
 		defer p.settling.Add(-1)
 		a.settle(err)
 	})
@@ -66,7 +66,7 @@ func (a *attempt[V]) finish(err error) {
 
 // settle settles the task by the error of its handler.
 func (a *attempt[V]) settle(err error) {
-	p, t, counts := a.class.pool, &a.task, a.counts()
+	p, t, counts := a.class.pool, &a.task, a.counters()
 	if err == nil {
 		if a.settleBy(a.ack, &counts.succeeded) {
 			a.observeSuccess()
@@ -116,12 +116,12 @@ func (a *attempt[V]) settle(err error) {
 func (a *attempt[V]) settleItem(err error) {
 	p := a.class.pool
 	if err == nil {
-		inc(&a.counts().succeeded)
+		inc(&a.counters().succeeded)
 		a.observeSuccess()
 		return
 	}
 	err = a.timedOut(err)
-	inc(&a.counts().failed)
+	inc(&a.counters().failed)
 	reason := ReasonFailed
 	if p.ctx.Err() != nil {
 		reason = ReasonShutdown
@@ -135,13 +135,13 @@ func (a *attempt[V]) settleItem(err error) {
 		}
 	}
 	a.observeFailure(err)
-	p.log.Warn("pool: an item failed", about("", &a.task, err)...)
+	p.log.Warn("pool: an item failed", logAttrs("", &a.task, err)...)
 }
 
 // timedOut returns the error of the task. If the handler's context was done before the handler
 // returned, because its time was over, the error includes that.
 func (a *attempt[V]) timedOut(err error) error {
-	if cause := a.get().cause; cause != nil && errors.Is(err, context.DeadlineExceeded) &&
+	if cause := a.extraOrZero().cause; cause != nil && errors.Is(err, context.DeadlineExceeded) &&
 		!errors.Is(err, cause) {
 		return fmt.Errorf("%w: %w", cause, err)
 	}
@@ -151,7 +151,7 @@ func (a *attempt[V]) timedOut(err error) error {
 func (a *attempt[V]) observeSuccess() {
 	p := a.class.pool
 	if f := p.observer.Succeeded; f != nil {
-		p.observe("Succeeded", func() { f(p.storeCtx, a.class.name, &a.task, a.get().ran) })
+		p.observe("Succeeded", func() { f(p.storeCtx, a.class.name, &a.task, a.extraOrZero().ran) })
 	}
 }
 
@@ -163,7 +163,7 @@ func (a *attempt[V]) observeFailure(err error) {
 		Err: err,
 	})
 	if f := p.observer.Failed; f != nil {
-		p.observe("Failed", func() { f(p.storeCtx, a.class.name, &a.task, a.get().ran, err) })
+		p.observe("Failed", func() { f(p.storeCtx, a.class.name, &a.task, a.extraOrZero().ran, err) })
 	}
 }
 
@@ -208,7 +208,7 @@ func (a *attempt[V]) retry(delay time.Duration, err error) {
 		fail = a.task.HoldKey
 	}
 	if a.settleBy(func(ctx context.Context) error { return fail(ctx, err, delay) },
-		&a.counts().retried) {
+		&a.counters().retried) {
 		a.observeRetry(delay, err)
 	}
 }
@@ -216,10 +216,12 @@ func (a *attempt[V]) retry(delay time.Duration, err error) {
 func (a *attempt[V]) observeRetry(delay time.Duration, err error) {
 	p := a.class.pool
 	if f := p.observer.Retried; f != nil {
-		p.observe("Retried", func() { f(p.storeCtx, a.class.name, &a.task, a.get().ran, delay, err) })
+		p.observe("Retried", func() {
+			f(p.storeCtx, a.class.name, &a.task, a.extraOrZero().ran, delay, err)
+		})
 	}
 	p.log.Debug("pool: to be tried again",
-		about(a.class.name, &a.task, err, "attempts", a.task.Attempts, "delay", delay)...)
+		logAttrs(a.class.name, &a.task, err, "attempts", a.task.Attempts, "delay", delay)...)
 }
 
 // fail ends a task that has failed for good. Its dead letter goes first: the task may leave the
@@ -244,7 +246,7 @@ func (a *attempt[V]) fail(reason Reason, err error) {
 		a.class.failures.record(t.ID, t.Info().UniqueKey, err)
 		lost = p.settle(t, func(ctx context.Context) error { return end(ctx, err) })
 	})
-	if !a.settled(lost, &a.counts().failed) {
+	if !a.settled(lost, &a.counters().failed) {
 		return
 	}
 	if reason == ReasonDeadline {
@@ -252,7 +254,7 @@ func (a *attempt[V]) fail(reason Reason, err error) {
 	}
 	a.observeFailure(err)
 	p.log.Warn("pool: a task failed for good",
-		about(a.class.name, t, err, "reason", reason.String(), "attempts", t.Attempts)...)
+		logAttrs(a.class.name, t, err, "reason", reason.String(), "attempts", t.Attempts)...)
 }
 
 // settleBy settles the task, and counts the outcome. It returns false if it cannot settle the
@@ -274,15 +276,16 @@ func (a *attempt[V]) settled(err error, count *counter) bool {
 // lost is called when the task could not be settled.
 func (a *attempt[V]) lost(err error) {
 	p := a.class.pool
-	count, name, f, level := &a.counts().lost, "Lost", p.observer.Lost, slog.LevelWarn
+	count, name, f, level := &a.counters().lost, "Lost", p.observer.Lost, slog.LevelWarn
 	_, cancelled := a.class.cancelled.LoadAndDelete(a.task.ID)
-	if cancelled || errors.Is(a.get().cause, task.ErrDeleted) {
-		count, name, f, level = &a.counts().cancelled, "Cancelled", p.observer.Cancelled, slog.LevelDebug
+	if cancelled || errors.Is(a.extraOrZero().cause, task.ErrDeleted) {
+		count, name, f, level = &a.counters().cancelled, "Cancelled",
+			p.observer.Cancelled, slog.LevelDebug
 	}
 	inc(count)
 	if f != nil {
-		p.observe(name, func() { f(p.storeCtx, a.class.name, &a.task, a.get().ran, err) })
+		p.observe(name, func() { f(p.storeCtx, a.class.name, &a.task, a.extraOrZero().ran, err) })
 	}
 	p.log.Log(p.storeCtx, level, "pool: a task could not be settled",
-		about(a.class.name, &a.task, err)...)
+		logAttrs(a.class.name, &a.task, err)...)
 }

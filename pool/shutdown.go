@@ -117,7 +117,7 @@ func (ws *workerSet) abandonedError(ctx context.Context, err error) error {
 // because a handler need not pass its context on, and may pass it to goroutines that outlive the
 // handler.
 func (ws *workerSet) notInHandler(call string) error {
-	if _, inside := ws.goroutineIDs.Load(goroutine()); inside {
+	if _, inside := ws.goroutineIDs.Load(goroutineID()); inside {
 		return invalid("%s is called by a handler of the pool, for which it would wait; call it in "+
 			"a goroutine of its own", call)
 	}
@@ -126,20 +126,20 @@ func (ws *workerSet) notInHandler(call string) error {
 
 // startGoroutine starts a goroutine for which Shutdown waits, and which notInHandler knows.
 func (ws *workerSet) startGoroutine(f func()) {
-	ws.running.Go(func() { ws.known(f) })
+	ws.running.Go(func() { ws.runKnown(f) })
 }
 
-// known calls f while notInHandler knows the goroutine.
-func (ws *workerSet) known(f func()) {
-	number := goroutine()
+// runKnown calls f while notInHandler knows the goroutine.
+func (ws *workerSet) runKnown(f func()) {
+	number := goroutineID()
 	if _, outer := ws.goroutineIDs.LoadOrStore(number, nil); !outer {
 		defer ws.goroutineIDs.Delete(number)
 	}
 	f()
 }
 
-// goroutine returns the number that stack traces have for the goroutine that calls it.
-func goroutine() (number uint64) {
+// goroutineID returns the number that stack traces have for the goroutine that calls it.
+func goroutineID() (number uint64) {
 	var line [64]byte
 	for _, c := range line[len("goroutine "):runtime.Stack(line[:], false)] {
 		if c == ' ' {
@@ -283,7 +283,7 @@ func (p *Pool[V]) clear(ctx context.Context, c *class[V]) {
 				if err == nil {
 					continue
 				}
-				p.log.Warn("pool: a letter could not be sent", about(c.name, t, err)...)
+				p.log.Warn("pool: a letter could not be sent", logAttrs(c.name, t, err)...)
 			}
 			p.leftMu.Lock()
 			p.leftovers = append(p.leftovers, *letter)

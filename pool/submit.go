@@ -101,7 +101,7 @@ func (p *Pool[V]) SubmitBatch(ctx context.Context, tasks []Entry[V]) (ids []task
 	}
 	for i := range offers {
 		if p.observer.Offered != nil {
-			p.offered(ctx, &offers[i])
+			p.observeOffered(ctx, &offers[i])
 		}
 	}
 	defer p.endSubmit()
@@ -123,9 +123,9 @@ func (p *Pool[V]) SubmitBatch(ctx context.Context, tasks []Entry[V]) (ids []task
 	}
 	for i := range offers {
 		if i < len(ids) {
-			p.answered(ctx, &offers[i], ids[i], nil)
+			p.observeResult(ctx, &offers[i], ids[i], nil)
 		} else {
-			p.answered(ctx, &offers[i], 0, err)
+			p.observeResult(ctx, &offers[i], 0, err)
 		}
 	}
 	return ids, err
@@ -177,7 +177,7 @@ func (p *Pool[V]) submit(
 		}
 	}
 	if p.observer.Offered != nil {
-		p.offered(ctx, &o)
+		p.observeOffered(ctx, &o)
 	}
 	defer p.endSubmit()
 	if err = p.beginSubmit(ctx); err == nil {
@@ -187,7 +187,7 @@ func (p *Pool[V]) submit(
 		}
 	}
 	if err != nil || o.cancels {
-		p.answered(ctx, &o, id, err)
+		p.observeResult(ctx, &o, id, err)
 	}
 	return id, err
 }
@@ -248,13 +248,13 @@ func (o *offer[V]) newTask() *task.Task[V] {
 	return task.NewTask(i, o.payload)
 }
 
-// offered calls Observer.Offered.
-func (p *Pool[V]) offered(ctx context.Context, o *offer[V]) {
+// observeOffered calls Observer.Offered.
+func (p *Pool[V]) observeOffered(ctx context.Context, o *offer[V]) {
 	p.observe("Offered", func() { p.observer.Offered(ctx, o.class.name, o.newTask()) })
 }
 
-// answered is called with the error that Submit or the like returns for a task.
-func (p *Pool[V]) answered(ctx context.Context, o *offer[V], id task.ID, err error) {
+// observeResult observes the error that Submit or the like returns for a task.
+func (p *Pool[V]) observeResult(ctx context.Context, o *offer[V], id task.ID, err error) {
 	if err == nil {
 		if o.cancels && id != 0 {
 			p.cancelWith(ctx, o.class, o.options.UniqueKey, id)

@@ -274,7 +274,7 @@ func (s *taskSource[V]) watchLoad() bool {
 			continue
 		}
 		for before := -1; ; { // until nothing comes between counting and CountTo
-			waiting, room, err := c.load(s.pool.ctx)
+			waiting, room, err := c.readLoad(s.pool.ctx)
 			level := 1
 			if room > 0 {
 				level = loadLevel(room)
@@ -295,7 +295,7 @@ func (s *taskSource[V]) watchLoad() bool {
 // loadIsLow implements source.
 func (s *taskSource[V]) loadIsLow() bool {
 	for _, c := range s.classes {
-		waiting, room, err := c.load(s.pool.ctx)
+		waiting, room, err := c.readLoad(s.pool.ctx)
 		switch {
 		case c.over.Load():
 		case err != nil, room == 0 && waiting > 0, room > 0 && 2*waiting >= room:
@@ -310,9 +310,9 @@ func (s *taskSource[V]) drains(queue any) bool {
 	return slices.ContainsFunc(s.classes, func(c *class[V]) bool { return any(c.queue) == queue })
 }
 
-// load returns how many tasks wait for a worker or for room, and for how many ready tasks the
+// readLoad returns how many tasks wait for a worker or for room, and for how many ready tasks the
 // queue has room, beside the other tasks in its capacity. A room of 0 means no limit.
-func (c *class[V]) load(ctx context.Context) (waiting, room int, err error) {
+func (c *class[V]) readLoad(ctx context.Context) (waiting, room int, err error) {
 	s, err := c.queue.Stats(ctx)
 	if s.Capacity < fairq.MaxLen {
 		room = max(s.Capacity-s.Counted+s.Ready, 1)

@@ -275,8 +275,8 @@ func (ws *workerSet) updateLocked() {
 // sourceRetry is the delay before retrying a source that has returned an error.
 const sourceRetry = time.Second
 
-// background calls f in a goroutine of its own. The set is not quiet before f has returned.
-func (ws *workerSet) background(f func()) {
+// runInBackground calls f in a goroutine of its own. The set is not quiet before f has returned.
+func (ws *workerSet) runInBackground(f func()) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if ws.done.Err() != nil {

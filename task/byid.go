@@ -25,7 +25,7 @@ func (q *Queue[V]) Peek(ctx context.Context, id ID) (*Task[V], error) {
 		return nil, err
 	}
 	t, err := q.peek(ctx, id, "")
-	return t, named(err, "task", id)
+	return t, nameMissing(err, "task", id)
 }
 
 // Find returns the task with that unique key, in any state. It returns [ErrNotFound] if there is
@@ -39,7 +39,7 @@ func (q *Queue[V]) Find(ctx context.Context, uniqueKey string) (*Task[V], error)
 		return nil, ErrNotFound
 	}
 	t, err := q.peek(ctx, 0, uniqueKey)
-	return t, named(err, "unique key", strconv.Quote(uniqueKey))
+	return t, nameMissing(err, "unique key", strconv.Quote(uniqueKey))
 }
 
 func (q *Queue[V]) peek(ctx context.Context, id ID, uniqueKey string) (*Task[V], error) {
@@ -121,7 +121,7 @@ func (q *Queue[V]) Change(ctx context.Context, id ID, c Change[V]) error {
 		}
 		a.Payload = &payload
 	}
-	return named(q.backend.Amend(ctx, id, a), "task", id)
+	return nameMissing(q.backend.Amend(ctx, id, a), "task", id)
 }
 
 func (q *Queue[V]) change(
@@ -130,11 +130,11 @@ func (q *Queue[V]) change(
 	if err := q.notifier.over(); err != nil {
 		return err
 	}
-	return named(q.backend.Change(ctx, id, change, unlessTaken, reason), "task", id)
+	return nameMissing(q.backend.Change(ctx, id, change, unlessTaken, reason), "task", id)
 }
 
-// named adds to an ErrNotFound of a store the thing that was not found.
-func named(err error, what string, name any) error {
+// nameMissing adds to an ErrNotFound of a store the thing that was not found.
+func nameMissing(err error, what string, name any) error {
 	if errors.Is(err, ErrNotFound) {
 		return fmt.Errorf("%w: %s %v", ErrNotFound, what, name)
 	}

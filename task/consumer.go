@@ -140,7 +140,7 @@ func (c *Consumer[V]) TakeID(ctx context.Context, id ID) (*Task[V], error) {
 	}
 	r, err := c.queue.backend.TakeID(ctx, c.handle, id)
 	if err != nil {
-		return nil, named(err, "task", id)
+		return nil, nameMissing(err, "task", id)
 	}
 	if err := c.took(ctx); err != nil {
 		return nil, err

@@ -169,10 +169,10 @@ func (q *Queue[V]) Waits() fairq.Histogram {
 func (q *Queue[V]) countRefusal(ctx context.Context, key string, err error) {
 	if errors.Is(err, fairq.ErrFull) {
 		if q.counts != nil {
-			q.lasting(ctx, func() { q.count(key, keycount.Counts{Refused: 1}) })
+			q.whenFinal(ctx, func() { q.count(key, keycount.Counts{Refused: 1}) })
 		}
 		if !errors.Is(err, fairq.ErrKeyFull) {
-			q.notifier.tellCounts()
+			q.notifier.callCounts()
 		}
 	}
 }

@@ -114,8 +114,8 @@ func (p *putters) leave(w *putter) {
 	p.wakeFirst()
 }
 
-// tried handles the result of the try of the first putter.
-func (p *putters) tried(w *putter) {
+// handleTry handles the result of the try of the first putter.
+func (p *putters) handleTry(w *putter) {
 	switch {
 	case errors.Is(w.err, fairq.ErrKeyFull):
 		p.waitQueue.Remove(w.ticket)
@@ -207,7 +207,7 @@ func (n *notifier) admitLocked(
 		w.trying = false
 		// a new number of rooms means that the put may succeed now
 		if w.rooms == p.rooms || !errors.Is(w.err, fairq.ErrFull) {
-			p.tried(w)
+			p.handleTry(w)
 		}
 		if w.done {
 			n.addWaiting(&n.puttersWaiting, -1)

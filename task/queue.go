@@ -175,9 +175,9 @@ func (q *Queue[V]) put(ctx context.Context, task *driver.New) (ID, error) {
 	return id, err
 }
 
-// lasting calls f when the changes of a call with ctx are final: at once, or after the commit of a
-// transaction of the caller's own, or never if only the caller knows of the commit.
-func (q *Queue[V]) lasting(ctx context.Context, f func()) {
+// whenFinal calls f when the changes of a call with ctx are final: at once, or after the commit of
+// a transaction of the caller's own, or never if only the caller knows of the commit.
+func (q *Queue[V]) whenFinal(ctx context.Context, f func()) {
 	if tx := q.backend.Joined(ctx); tx != nil {
 		tx.OnCommit(f)
 	} else {
@@ -245,7 +245,7 @@ func (q *Queue[V]) TryTake(ctx context.Context) (t *Task[V], ok bool, err error)
 // and for delayed tasks with NextFirst also leases and lives that end earlier. In memory other
 // calls go on between, so without NextFirst two tasks of the result may be from different moments.
 func (q *Queue[V]) List(ctx context.Context, options ListOptions) ([]*Task[V], error) {
-	if err := q.selects(&options); err != nil {
+	if err := q.checkSelection(&options); err != nil {
 		return nil, err
 	}
 	records, err := q.backend.List(ctx, driver.ListOptions(options))
@@ -259,8 +259,8 @@ func (q *Queue[V]) List(ctx context.Context, options ListOptions) ([]*Task[V], e
 	return tasks, nil
 }
 
-// selects checks the options of a call about some tasks.
-func (q *Queue[V]) selects(o *ListOptions) error {
+// checkSelection checks the options of a call about some tasks.
+func (q *Queue[V]) checkSelection(o *ListOptions) error {
 	switch {
 	case o.Limit < 0:
 		return invalid("ListOptions.Limit", o.Limit, "0 or more")
@@ -282,7 +282,7 @@ func (q *Queue[V]) selects(o *ListOptions) error {
 // does, and other calls go on between: to be faster, each Put would have to write to one more
 // index.
 func (q *Queue[V]) Count(ctx context.Context, options ListOptions) (int, error) {
-	if err := q.selects(&options); err != nil {
+	if err := q.checkSelection(&options); err != nil {
 		return 0, err
 	}
 	return q.backend.Count(ctx, driver.ListOptions(options))
@@ -300,7 +300,7 @@ func (q *Queue[V]) Kick(ctx context.Context, options ListOptions) (int, error) {
 	case options.After != 0:
 		return 0, invalid("Kick: ListOptions.After", options.After, "0")
 	}
-	if err := q.selects(&options); err != nil {
+	if err := q.checkSelection(&options); err != nil {
 		return 0, err
 	}
 	return q.backend.Kick(ctx, driver.ListOptions(options))
@@ -397,7 +397,7 @@ func (q *Queue[V]) pause(ctx context.Context, key *string, paused bool) error {
 	}
 	err := q.backend.Pause(ctx, key, paused)
 	if err == nil && paused {
-		q.notifier.tellCounts()
+		q.notifier.callCounts()
 	}
 	return err
 }
@@ -407,21 +407,21 @@ func (q *Queue[V]) pause(ctx context.Context, key *string, paused bool) error {
 // gone. StartGroup returns [ErrNotFound] if the group has no task, and [ErrGroupCancelled] if it
 // is cancelled. A task that is put into a group that is over begins a new group of that name.
 func (q *Queue[V]) StartGroup(ctx context.Context, group string) error {
-	return q.group(ctx, group, false)
+	return q.changeGroup(ctx, group, false)
 }
 
 // CancelGroup removes all members of a group that are not taken, and ends the contexts of the
 // taken ones, see Task.Context. When these are done or handed back, the AtAbort tasks become ready
 // and the group is over. CancelGroup returns [ErrNotFound] if the group has no task.
 func (q *Queue[V]) CancelGroup(ctx context.Context, group string) error {
-	return q.group(ctx, group, true)
+	return q.changeGroup(ctx, group, true)
 }
 
-func (q *Queue[V]) group(ctx context.Context, group string, cancel bool) error {
+func (q *Queue[V]) changeGroup(ctx context.Context, group string, cancel bool) error {
 	if err := q.notifier.over(); err != nil {
 		return err
 	}
-	return named(q.backend.Group(ctx, group, cancel), "group", strconv.Quote(group))
+	return nameMissing(q.backend.Group(ctx, group, cancel), "group", strconv.Quote(group))
 }
 
 // Wait waits until the task with that unique key is gone or buried. It returns nil if the task was
@@ -454,7 +454,7 @@ func (q *Queue[V]) DeleteSome(ctx context.Context, options ListOptions) (int, er
 	case options.NextFirst:
 		return 0, invalid("DeleteSome: ListOptions.NextFirst", true, "false")
 	}
-	if err := q.selects(&options); err != nil {
+	if err := q.checkSelection(&options); err != nil {
 		return 0, err
 	}
 	return q.backend.DeleteSome(ctx, driver.ListOptions(options))

@@ -200,7 +200,7 @@ func (t *Task[V]) Touch(ctx context.Context, d time.Duration) error {
 	if t.more != nil {
 		more := *t.more
 		more.Until = driver.Nanos(until)
-		t.consumer.queue.lasting(ctx, func() { t.more = &more })
+		t.consumer.queue.whenFinal(ctx, func() { t.more = &more })
 	}
 	if d > 0 && until.IsZero() {
 		return invalid("Touch: the duration", d,

@@ -162,8 +162,8 @@ func (n *notifier) countLocked(more int) {
 	}
 }
 
-// tellCounts calls the functions of all Watches that count.
-func (n *notifier) tellCounts() {
+// callCounts calls the functions of all Watches that count.
+func (n *notifier) callCounts() {
 	if n.counting.Load() > 0 {
 		n.mu.Lock()
 		defer n.mu.Unlock()

@@ -49,7 +49,7 @@ func (c *call) each(ctx context.Context, what string, f func(q *queue, id task.I
 	if err != nil {
 		return err
 	}
-	q, err := c.named(ctx)
+	q, err := c.openNamed(ctx)
 	if err != nil {
 		return err
 	}
@@ -84,13 +84,13 @@ func kick(ctx context.Context, c *call) error {
 	case !some:
 		return usage("kick which tasks? Name ids, -key, -kind, -reason or -all")
 	}
-	q, err := c.named(ctx)
+	q, err := c.openNamed(ctx)
 	if err != nil {
 		return err
 	}
 	c.state = task.Buried
 	if c.reason != "" {
-		return c.some(ctx, q, "kicked", q.KickID)
+		return c.changeSome(ctx, q, "kicked", q.KickID)
 	}
 	// The limit is the number of tasks buried now, so a task that fails again is not kicked again.
 	which := task.ListOptions{State: task.Buried, Key: c.key, Kind: c.kind}
@@ -102,8 +102,9 @@ func kick(ctx context.Context, c *call) error {
 	return errors.Join(err, c.report("kicked", n))
 }
 
-// some calls f for each task that the flags name, unless the task has changed since it was read.
-func (c *call) some(
+// changeSome calls f for each task that the flags name, unless the task has changed since it was
+// read.
+func (c *call) changeSome(
 	ctx context.Context, q *queue, what string, f func(ctx context.Context, id task.ID) error,
 ) error {
 	n, err := each.Do(ctx, c.tasks(ctx, q, 1000), c.hasReason, f)
@@ -148,7 +149,7 @@ func remove(ctx context.Context, c *call) error {
 	case !some:
 		return usage("delete which tasks? Name ids, -state, -key, -kind or -reason")
 	}
-	q, err := c.named(ctx)
+	q, err := c.openNamed(ctx)
 	if err != nil {
 		return err
 	}
@@ -164,7 +165,7 @@ func remove(ctx context.Context, c *call) error {
 		n, err := q.DeleteSome(ctx, task.ListOptions{State: c.state, Key: c.key, Kind: c.kind})
 		return errors.Join(err, c.report("deleted", n))
 	}
-	return c.some(ctx, q, "deleted", func(ctx context.Context, id task.ID) error {
+	return c.changeSome(ctx, q, "deleted", func(ctx context.Context, id task.ID) error {
 		return do(q, ctx, id)
 	})
 }
@@ -173,7 +174,7 @@ func pause(ctx context.Context, c *call) error  { return c.pause(ctx, true) }
 func resume(ctx context.Context, c *call) error { return c.pause(ctx, false) }
 
 func (c *call) pause(ctx context.Context, paused bool) error {
-	q, err := c.named(ctx)
+	q, err := c.openNamed(ctx)
 	if err != nil {
 		return err
 	}
@@ -194,7 +195,7 @@ func (c *call) pause(ctx context.Context, paused bool) error {
 }
 
 func drop(ctx context.Context, c *call) error {
-	q, err := c.named(ctx)
+	q, err := c.openNamed(ctx)
 	if err != nil {
 		return err
 	}

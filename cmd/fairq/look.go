@@ -32,8 +32,8 @@ func (c *call) print(v any, table func(w io.Writer)) error {
 	return w.Flush()
 }
 
-// named opens the queue that the first argument names.
-func (c *call) named(ctx context.Context) (*queue, error) {
+// openNamed opens the queue that the first argument names.
+func (c *call) openNamed(ctx context.Context) (*queue, error) {
 	name, err := printable.Parse(c.args[0])
 	if err != nil {
 		return nil, usage("the queue %v", err)
@@ -102,7 +102,7 @@ func queues(ctx context.Context, c *call) error {
 }
 
 func stats(ctx context.Context, c *call) error {
-	q, err := c.named(ctx)
+	q, err := c.openNamed(ctx)
 	if err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func stats(ctx context.Context, c *call) error {
 }
 
 func keys(ctx context.Context, c *call) error {
-	q, err := c.named(ctx)
+	q, err := c.openNamed(ctx)
 	if err != nil {
 		return err
 	}
@@ -196,12 +196,12 @@ type taskRow struct {
 
 func (c *call) row(i *task.Info, payload []byte) taskRow {
 	r := taskRow{
-		ID: i.ID, State: i.State.String(), Key: printable.Text(i.Key), Kind: given(i.Kind),
-		UniqueKey: given(i.UniqueKey),
-		Group:     given(i.Group), Priority: i.Priority, Cost: i.Cost, Attempts: i.Attempts,
+		ID: i.ID, State: i.State.String(), Key: printable.Text(i.Key), Kind: shownIfSet(i.Kind),
+		UniqueKey: shownIfSet(i.UniqueKey),
+		Group:     shownIfSet(i.Group), Priority: i.Priority, Cost: i.Cost, Attempts: i.Attempts,
 		MaxAttempts: i.MaxAttempts,
 		TTR:         i.TTR, Created: i.Created, ReadyAt: i.ReadyAt, Until: i.Until, Expires: i.Expires,
-		Consumer: given(i.Consumer),
+		Consumer: shownIfSet(i.Consumer),
 	}
 	for name, value := range i.Metadata {
 		if r.Metadata == nil {
@@ -225,8 +225,8 @@ func (c *call) row(i *task.Info, payload []byte) taskRow {
 	return r
 }
 
-// given shows a text that need not be there.
-func given(text string) string {
+// shownIfSet shows a text, and keeps an empty one empty.
+func shownIfSet(text string) string {
 	if text == "" {
 		return ""
 	}
@@ -258,7 +258,7 @@ func (c *call) printTasks(rows []taskRow) error {
 }
 
 func next(ctx context.Context, c *call) error {
-	q, err := c.named(ctx)
+	q, err := c.openNamed(ctx)
 	if err != nil {
 		return err
 	}
@@ -280,7 +280,7 @@ func list(ctx context.Context, c *call) error {
 	if c.soonest && c.reason != "" {
 		return usage("-soonest and -reason do not go together")
 	}
-	q, err := c.named(ctx)
+	q, err := c.openNamed(ctx)
 	if err != nil {
 		return err
 	}
@@ -348,7 +348,7 @@ func history(ctx context.Context, c *call) error {
 }
 
 func peek(ctx context.Context, c *call) error {
-	q, err := c.named(ctx)
+	q, err := c.openNamed(ctx)
 	if err != nil {
 		return err
 	}

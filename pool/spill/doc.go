@@ -44,7 +44,7 @@
 // begins with a line that has the version of the format. Each other line is a letter:
 //
 //	fairq-spill 1 158ef5cf
-//	- 90c0f862 {"task":{"id":7,"key":"alice","state":4},"payload":"{}","reason":2,"attempts":3}
+//	- 0d854fb4 {"task":{"id":7,"key":"alice"},"payload":"{\"To\":\"\"}","reason":2,"attempts":3}
 //
 // The mark is - for a waiting letter and X for a done one. The checksum is the CRC-32C of
 // "fairq-spill 1" followed by the JSON, in hexadecimal. A string that is not UTF-8, the payload

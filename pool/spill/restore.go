@@ -41,15 +41,15 @@ func (d *Dir[V]) Restore(ctx context.Context, to pool.Sink[V]) (n int, err error
 		return 0, ErrClosed
 	}
 	r := restoration[V]{dir: d, to: to}
-	for _, s := range d.sections() {
-		if err = r.file(ctx, s.file, s.end); err != nil {
+	for _, s := range d.listSections() {
+		if err = r.restoreFile(ctx, s.file, s.end); err != nil {
 			break
 		}
 	}
 	if err != nil && d.ending.Err() != nil {
 		err = errors.Join(ErrClosed, err)
 	}
-	return r.taken, errors.Join(err, r.refusal(), errors.Join(r.failures...))
+	return r.taken, errors.Join(err, r.refusalError(), errors.Join(r.failures...))
 }
 
 // section is a part of a file: all before end.
@@ -58,9 +58,9 @@ type section struct {
 	end  int64
 }
 
-// sections returns all letters that exist now. Letters written later, refused ones included, are
-// for the next Restore.
-func (d *Dir[V]) sections() []section {
+// listSections returns all letters that exist now. Letters written later, refused ones included,
+// are for the next Restore.
+func (d *Dir[V]) listSections() []section {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var s []section
@@ -83,7 +83,7 @@ type restoration[V any] struct {
 	failures []error // that concern one file
 }
 
-func (r *restoration[V]) refusal() error {
+func (r *restoration[V]) refusalError() error {
 	if r.refused == 0 {
 		return nil
 	}
@@ -91,9 +91,9 @@ func (r *restoration[V]) refusal() error {
 		r.refused, r.first)
 }
 
-// file restores the letters of a file, up to an offset. It returns an error if later files must
-// wait.
-func (r *restoration[V]) file(ctx context.Context, f *file, end int64) error {
+// restoreFile restores the letters of a file, up to an offset. It returns an error if later files
+// must wait.
+func (r *restoration[V]) restoreFile(ctx context.Context, f *file, end int64) error {
 	d := r.dir
 	d.mu.Lock()
 	var err error
@@ -111,7 +111,7 @@ func (r *restoration[V]) file(ctx context.Context, f *file, end int64) error {
 	if d.options.Sync {
 		damage.sync = d.sync
 	}
-	read, err := r.lines(ctx, f, end, &damage)
+	read, err := r.restoreLines(ctx, f, end, &damage)
 	if bad := damage.close(); bad != nil {
 		f.offset = 0 // to set it aside again
 		return errors.Join(err, fmt.Errorf("spill: %w", bad))
@@ -131,9 +131,9 @@ func (r *restoration[V]) file(ctx context.Context, f *file, end int64) error {
 	return err
 }
 
-// lines reports whether it has read all lines up to an offset. If not, and without an error, the
-// file is skipped.
-func (r *restoration[V]) lines(ctx context.Context, f *file, end int64,
+// restoreLines reports whether it has read all lines up to an offset. If not, and without an
+// error, the file is skipped.
+func (r *restoration[V]) restoreLines(ctx context.Context, f *file, end int64,
 	damage *quarantine,
 ) (bool, error) {
 	source, err := r.dir.open(f.name, os.O_RDWR)
@@ -160,7 +160,7 @@ func (r *restoration[V]) lines(ctx context.Context, f *file, end int64,
 				err = fmt.Errorf("spill: %w", err)
 			}
 		case mark == waiting:
-			err = r.letter(ctx, s.line, body)
+			err = r.restoreLetter(ctx, s.line, body)
 		}
 		if err != nil {
 			return false, err
@@ -178,9 +178,9 @@ func (r *restoration[V]) lines(ctx context.Context, f *file, end int64,
 	return s.err == nil, nil
 }
 
-// letter hands one letter to the sink; if the sink refuses it, letter appends it to the spill
-// again. On nil the line may be deleted.
-func (r *restoration[V]) letter(ctx context.Context, line, body []byte) error {
+// restoreLetter hands one letter to the sink; if the sink refuses it, restoreLetter appends it to
+// the spill again. On nil the line may be deleted.
+func (r *restoration[V]) restoreLetter(ctx context.Context, line, body []byte) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}

@@ -164,6 +164,7 @@ const version1 = `fairq-spill 1 158ef5cf
 	`"reason":2,"attempts":3,"at":"2026-01-02T03:04:05Z"}
 - f8c68383 {"task":{"key":{"base64":"/w=="},"err":{"code":5,"message":"no"}},` +
 	`"payload":"{\"To\":\"\"}","class":"fast","reason":1,"err":{"message":"full"}}
+- 0d854fb4 {"task":{"id":7,"key":"alice"},"payload":"{\"To\":\"\"}","reason":2,"attempts":3}
 `
 
 func TestFormat(t *testing.T) {
@@ -177,6 +178,9 @@ func TestFormat(t *testing.T) {
 		{
 			Task:  task.Info{Key: "\xff", Err: &task.Error{Code: 5, Message: "no"}},
 			Class: "fast", Reason: pool.ReasonOverflow, Err: &task.Error{Message: "full"},
+		},
+		{
+			Task: task.Info{ID: 7, Key: "alice"}, Reason: pool.ReasonFailed, Attempts: 3,
 		},
 	}
 	path := t.TempDir()
@@ -202,9 +206,8 @@ func TestFormat(t *testing.T) {
 
 	doc, err := os.ReadFile("doc.go")
 	require.NoError(t, err)
-	for _, line := range strings.Split(version1, "\n")[:2] {
-		require.Contains(t, string(doc), "//\t"+line+"\n", "the documentation has an example of it")
-	}
+	lines := strings.Split(version1, "\n")
+	require.Contains(t, string(doc), "//\t"+lines[0]+"\n//\t"+lines[3]+"\n")
 }
 
 func TestNewerVersion(t *testing.T) {
