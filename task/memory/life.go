@@ -146,7 +146,7 @@ func (q *queue) set(it *item, state driver.State) {
 		}
 	case driver.Taken:
 		it.consumer.leases.append(it)
-		if q.settings.LimitsKeys() {
+		if q.limited {
 			q.block(it.key)
 		}
 	case driver.Buried:
@@ -185,7 +185,7 @@ func (q *queue) leaveState(it *item) {
 	it.block.count(state, -1)
 	if state == driver.Taken {
 		it.lease, it.consumer = 0, nil
-		if k := it.key; q.settings.LimitsKeys() {
+		if k := it.key; q.limited {
 			q.block(k)
 			q.wake(k, min(1, k.tasks[driver.Ready]-q.slots(k)+1))
 		}

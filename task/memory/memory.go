@@ -57,6 +57,7 @@ type queue struct {
 	store    *Store
 	name     string
 	settings driver.Settings
+	limited  bool // settings.LimitsKeys
 	payload  reflect.Type
 	epoch    time.Time     // the zero of all times here
 	unixBase time.Duration // the epoch, since 1970
@@ -220,6 +221,7 @@ func (m *Store) Open(
 		keys: map[string]*keyState{}, uniqueKeys: map[string]*item{}, groups: map[string]*group{},
 		consumers: map[string]*consumer{},
 	}
+	q.limited = settings.LimitsKeys()
 	q.unixBase = time.Duration(q.epoch.UnixNano())
 	q.inbox.free = q.freeInInbox(0)
 	q.admit = func(_ context.Context, n driver.New) (driver.ID, *driver.Record, error) {

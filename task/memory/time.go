@@ -133,6 +133,9 @@ func (q *queue) rate(k *keyState) driver.Rate {
 func (q *queue) charge(
 	it *item, now int64, change func(w *life.Wait, rate driver.Rate, tokens, now int64),
 ) {
+	if !q.limited && q.settings.Rate.Limit == 0 {
+		return
+	}
 	for _, k := range [...]*keyState{it.key, &q.all} {
 		if rate := q.rate(k); rate.Limit > 0 {
 			change(&k.wait, rate, q.tokens(it), now)
