@@ -180,6 +180,11 @@ var uniqueKeyCases = []testCase{
 			equal(e, "error", err.Error(),
 				fmt.Sprintf(`task: task cannot be replaced: "x" is task %d; its key is "a", not "b"`, id))
 			q.order("a8")
+			replace("a1", task.PutOptions{})
+			time.Sleep(second)
+			events := q.watch(ctx)
+			replace("a2", task.PutOptions{Deadline: time.Now().Add(-time.Minute)})
+			e.at("the end", events.saw("change a, ttl a")[1].Time, time.Now(), 0)
 			e.ok(q.Drop(ctx))
 		}
 	}},

@@ -77,6 +77,7 @@ func (u *unit) replace(r *Row, n *driver.New) (driver.ID, error) {
 		return 0, err
 	}
 	if r.isDue(u.now) { // its deadline was over
+		r.Wake = u.now // not when the first task was put, as end says
 		u.fire(r)
 	}
 	return driver.ID(r.ID), nil
