@@ -15,8 +15,9 @@ import (
 // it, but is not Permanent, RetryAfter, Snooze or HoldKey: a handler that returns it has just
 // failed. If ctx is done first it returns the error of ctx, and the task stays in the queue,
 // unless it has CancelWithContext. While a handler of the pool waits in it, another one gets its
-// place, as in [Yield]. After Shutdown it returns [ErrShutdown] if the queue is the pool's own. In
-// another queue it waits on, because other processes may do its tasks.
+// place, as in [Yield]. A task that follows another one (see Replace) may take its place, and then
+// Do returns the outcome of that one. After Shutdown it returns [ErrShutdown] if the queue is the
+// pool's own. In another queue it waits on, because other processes may do its tasks.
 func (p *Pool[V]) Do(ctx context.Context, key string, payload V, options PutOptions) error {
 	c, err := p.tasks.class(options.Class)
 	if err != nil {
@@ -35,7 +36,7 @@ func (p *Pool[V]) Do(ctx context.Context, key string, payload V, options PutOpti
 			return
 		}
 		if err = fairq.ErrFull; id != 0 {
-			err = c.queue.Wait(ctx, options.UniqueKey)
+			err = c.wait(ctx, options.UniqueKey, options.Replace, id)
 			if cancels && ctx.Err() != nil && !isOutcome(err) {
 				p.cancelTask(c, id)
 			}
@@ -49,7 +50,9 @@ func (p *Pool[V]) Do(ctx context.Context, key string, payload V, options PutOpti
 }
 
 // cancelWith removes a task when the context of its Submit is done.
-func (p *Pool[V]) cancelWith(ctx context.Context, c *class[V], uniqueKey string, id task.ID) {
+func (p *Pool[V]) cancelWith(
+	ctx context.Context, c *class[V], options *task.PutOptions, id task.ID,
+) {
 	if ctx.Done() == nil {
 		return
 	}
@@ -58,7 +61,7 @@ func (p *Pool[V]) cancelWith(ctx context.Context, c *class[V], uniqueKey string,
 		waiting, stop := context.WithCancel(p.cancelCtx)
 		defer stop()
 		defer context.AfterFunc(ctx, stop)()
-		err := c.queue.Wait(waiting, uniqueKey)
+		err := c.wait(waiting, options.UniqueKey, options.Replace, id)
 		if isOutcome(err) || isOver(err) {
 			return
 		}
@@ -67,6 +70,27 @@ func (p *Pool[V]) cancelWith(ctx context.Context, c *class[V], uniqueKey string,
 			p.cancelTask(c, id)
 		}
 	})
+}
+
+// wait waits for the outcome of a task that was put with a unique key. If it may have replaced a
+// task, it may follow that; then its outcome is the second one of the unique key, or that of the
+// first task if it has taken its place.
+func (c *class[V]) wait(
+	ctx context.Context, uniqueKey string, replaces bool, id task.ID,
+) error {
+	if !replaces {
+		return c.queue.Wait(ctx, uniqueKey)
+	}
+	t, err := c.queue.Peek(ctx, id)
+	follows := err == nil && t.Info().State == task.Held && t.Info().UniqueKey == ""
+	outcome := c.queue.Wait(ctx, uniqueKey)
+	if !follows || !isOutcome(outcome) {
+		return outcome
+	}
+	if err := c.queue.Wait(ctx, uniqueKey); !errors.Is(err, task.ErrNotFound) {
+		return err
+	}
+	return outcome
 }
 
 // isOutcome reports whether an error of Queue.Wait is the outcome of a task.

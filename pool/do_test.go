@@ -68,6 +68,58 @@ func TestDoKnowsTheError(t *testing.T) {
 	})
 }
 
+// TestDoFollows waits for a task that follows another one, and cancels one.
+func TestDoFollows(t *testing.T) {
+	for _, first := range []error{nil, errNo} {
+		inBubble(t, func(t *testing.T, ctx context.Context) {
+			var ran []int
+			result := make(chan error)
+			p := openFunc(t, func(_ context.Context, tk *task.Task[int]) error {
+				ran = append(ran, tk.Payload)
+				return <-result
+			}, pool.Options[int]{Workers: 1})
+			o := pool.PutOptions{UniqueKey: "x", Replace: true}
+			over := map[int]error{}
+			do := func(payload int) {
+				go func() {
+					err := p.Do(ctx, "a", payload, o)
+					over[payload] = err
+				}()
+				synctest.Wait()
+			}
+			do(1)
+			do(2)
+			result <- first
+			time.Sleep(time.Minute) // the backoff
+			if first == nil {
+				require.Equal(t, map[int]error{1: nil}, over)
+			} else {
+				require.Empty(t, over)
+			}
+			result <- nil
+			synctest.Wait()
+			require.Equal(t, map[int]error{1: nil, 2: nil}, over)
+			require.Equal(t, []int{1, 2}, ran)
+
+			do(3)
+			cancelled, cancel := context.WithCancel(ctx)
+			o.CancelWithContext = true
+			id, err := p.Put(cancelled, "a", 4, o)
+			require.NoError(t, err)
+			if first == nil { // then the follower runs, else it is held
+				result <- nil
+				synctest.Wait()
+			}
+			cancel()
+			synctest.Wait()
+			_, err = p.Queue("").Peek(ctx, id)
+			require.ErrorIs(t, err, task.ErrNotFound)
+			close(result)
+			require.NoError(t, p.Shutdown(ctx))
+		})
+	}
+}
+
 // TestDoOfAnotherProcess fails in another process, so only the text of the error remains.
 func TestDoOfAnotherProcess(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {

@@ -24,7 +24,7 @@ type PutOptions struct {
 	MaxAttempts int           // 0 means the default of queue or Policy, negative means no limit
 	Kind        string        // selects a handler, see [Mux]
 	UniqueKey   string        // only one task of a queue can have it at a time; see Queue.Wait
-	Replace     bool          // replaces a task with its UniqueKey that is not taken
+	Replace     bool          // replaces, or follows, the task with its UniqueKey
 	Group       string        // holds it back until task.Queue.StartGroup
 	Role        task.Role     // its role in its group
 
@@ -257,7 +257,7 @@ func (p *Pool[V]) observeOffered(ctx context.Context, o *offer[V]) {
 func (p *Pool[V]) observeResult(ctx context.Context, o *offer[V], id task.ID, err error) {
 	if err == nil {
 		if o.cancels && id != 0 {
-			p.cancelWith(ctx, o.class, o.options.UniqueKey, id)
+			p.cancelWith(ctx, o.class, o.options, id)
 		}
 		return
 	}

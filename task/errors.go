@@ -88,7 +88,7 @@ var (
 	ErrTaken = driver.ErrTaken
 
 	// ErrBlocked is returned by TakeID for a task that cannot be taken now: its group holds it, the
-	// queue or its key is paused or waits, or its key is at its limit.
+	// queue or its key is paused or waits, its key is at its limit, or it follows another task.
 	ErrBlocked = driver.ErrBlocked
 
 	// ErrDeleted is returned by Wait when the task was deleted, truncated, evicted or cancelled

@@ -187,8 +187,14 @@ type PutOptions struct {
 	// delayed or held: that task gets the new payload, delay, TTL, deadline, TTR, MaxAttempts,
 	// metadata and cost, no attempts and no error. It keeps its id, which Put returns, and its
 	// place. A different Priority, or with a Quantum a different Cost, puts it behind all others
-	// of its key. With a Delay the last Put decides when the task is ready. Put returns
-	// [ErrDuplicate] if the task is taken; see also [ErrReplace].
+	// of its key. With a Delay the last Put decides when the task is ready. See also [ErrReplace].
+	//
+	// If the task with the UniqueKey is taken, the new task follows it. The follower is held, without
+	// a unique key, and the next Put with Replace replaces it. When the first task has left the queue
+	// or is buried, the follower gets the unique key and is ready, or delayed until the end of its
+	// own Delay. If the first task is tried again instead, the follower takes its place, as above,
+	// and is gone. Queue.Wait waits for the first task until its end, and for the follower after it.
+	// A task that is buried while it is followed, or follows, loses its unique key.
 	Replace bool
 
 	// Group holds the task back until Queue.StartGroup. Role is its role in the group.

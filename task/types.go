@@ -77,7 +77,7 @@ const (
 	Delayed State = driver.Delayed // it will be ready at Info.Until
 	Taken   State = driver.Taken   // a consumer holds it
 	Buried  State = driver.Buried  // it failed for good, and stays until it is kicked or deleted
-	Held    State = driver.Held    // it waits for its group
+	Held    State = driver.Held    // it waits for its group, or follows a task (PutOptions.Replace)
 )
 
 // Role is the role of a task in its group.

@@ -76,7 +76,7 @@ func (t *Task) GroupBegins(cancel bool, now int64, s *driver.Stats) Transition {
 	case cancel && t.State != driver.Taken:
 		return t.Delete(driver.ErrDeleted, s)
 	case t.State == driver.Held:
-		return t.start(now)
+		return t.Start(now)
 	}
 	return Transition{State: t.State}
 }
@@ -93,13 +93,13 @@ func (t *Task) GroupEnds(cancelled bool, now int64, s *driver.Stats) Transition 
 	case cancelled != (t.Role == driver.AtAbort):
 		return t.Delete(driver.ErrDeleted, s)
 	case t.State == driver.Held:
-		return t.start(now)
+		return t.Start(now)
 	}
 	return Transition{State: t.State}
 }
 
-// start makes a held task ready, or delayed if its delay is not over.
-func (t *Task) start(now int64) Transition {
+// Start makes a held task ready, or delayed if its delay is not over.
+func (t *Task) Start(now int64) Transition {
 	if t.Until <= now {
 		t.Until = 0
 	}

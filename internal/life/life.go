@@ -34,6 +34,7 @@ type Rare struct {
 	Deadline  time.Time
 	End       int64 // the deadline as a time of the store; for a past deadline, the time of the put
 	Metadata  map[string]string
+	Follower  driver.ID // of a taken task; see Replace
 }
 
 // GroupOf finds the group of a task.
@@ -67,13 +68,17 @@ type Events struct {
 	Event         driver.EventType // in the next state; 0 if only records have changed
 }
 
-// Put sets the times of a new task, and returns its first state.
-func (t *Task) Put(n *driver.New, now int64) driver.State {
+// Put sets the times of a new task, and returns its first state. follows says that the task
+// follows another one; see Replace.
+func (t *Task) Put(n *driver.New, follows bool, now int64) driver.State {
 	if n.TTL > 0 {
 		t.Expires = Plus(now, n.TTL+n.Delay)
 	}
 	if n.Delay > 0 {
 		t.Until = Plus(now, n.Delay)
+	}
+	if follows {
+		return driver.Held
 	}
 	return t.wait(now)
 }
@@ -109,7 +114,7 @@ func (t *Task) Hurry(blocked bool, now int64, s *driver.Stats) (Transition, erro
 	switch {
 	case t.State == driver.Taken:
 		return Transition{}, driver.ErrTaken
-	case blocked || t.Rare != nil && t.holds():
+	case blocked || t.State == driver.Held || t.Rare != nil && t.holds():
 		return Transition{}, driver.ErrBlocked
 	case t.State == driver.Buried:
 		return t.Kick(now, s), nil
@@ -349,12 +354,16 @@ func (t *Task) Amend(a *driver.Amendment, priority int, now int64) (Transition, 
 // Replace puts a new task in the place of a task with its unique key, whose Info is given. Without
 // an Event the task stays where it is. If costs count, a different cost moves it as a different
 // priority does: the key pays it with a new turn.
+//
+// If the task is taken, nothing changes: the new one follows it. The follower is Held, has no
+// unique key, and is the next one to be replaced. When the first task is taken no more, the store
+// asks Waits.
 func (t *Task) Replace(
 	n *driver.New, is *driver.Info, costs bool, now int64,
 ) (Transition, error) {
 	why := ""
 	switch {
-	case !n.Replace || t.State == driver.Taken:
+	case !n.Replace:
 		return Transition{}, fmt.Errorf("%w: %q is task %d", driver.ErrDuplicate, n.UniqueKey, is.ID)
 	case t.State == driver.Buried:
 		why = "it is buried"
@@ -371,6 +380,9 @@ func (t *Task) Replace(
 		return Transition{}, fmt.Errorf("%w: %q is task %d; %s",
 			driver.ErrReplace, n.UniqueKey, is.ID, why)
 	}
+	if t.State == driver.Taken {
+		return Transition{State: driver.Taken}, nil
+	}
 	a := driver.Amendment{Delay: &n.Delay, Priority: &n.Priority}
 	if t.State == driver.Held {
 		if a.Delay, t.Until = nil, 0; n.Delay > 0 {
@@ -386,6 +398,10 @@ func (t *Task) Replace(
 	}
 	return f, err
 }
+
+// Waits reports whether a task waits after a transition. If the task had a follower, that replaces
+// it then, and is deleted; else the follower gets the unique key, and starts.
+func (f *Transition) Waits() bool { return f.State != 0 && f.State != driver.Buried }
 
 // Delete removes a task.
 func (t *Task) Delete(outcome error, s *driver.Stats) Transition {

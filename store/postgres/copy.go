@@ -7,10 +7,8 @@ import (
 	"github.com/fairq/fairq/store/internal/rows"
 )
 
-const sqlCopy = `COPY fairq.tasks (queue, id, created, round, place, since, ttr, max_attempts,
-	deadline, consumer, ready_at, until, expires, wake,
-	err_code, used, weight, cost, attempts, priority, state, role, front, takeable, gap, returned,
-	untried, hidden, key, kind, unique_key, grp, err_message, metadata, payload)
+const sqlCopy = `COPY fairq.tasks (queue, id, created, round, place, since, ttr, max_attempts, deadline, consumer, follower, ready_at, until, expires, wake,
+	err_code, used, weight, cost, attempts, priority, state, role, front, takeable, gap, returned, untried, hidden, key, kind, unique_key, grp, err_message, metadata, payload)
 FROM STDIN (FORMAT binary)`
 
 // copyData has rows in the binary format of COPY: a header, and for each row the number of its
@@ -25,15 +23,15 @@ func newCopyData(rows int) *copyData {
 
 // add adds a row. The columns are those of sqlCopy.
 func (c *copyData) add(queue int64, r *rows.Row) {
-	c.data = binary.BigEndian.AppendUint16(c.data, 35)
+	c.data = binary.BigEndian.AppendUint16(c.data, 36)
 	for _, n := range [...]int64{
 		queue, int64(r.ID), r.Created, int64(r.Round), int64(r.Place), int64(r.Since),
 	} {
 		c.bigint(n)
 	}
 	for _, n := range [...]int64{
-		int64(r.TTR), int64(r.MaxAttempts), r.Deadline, int64(r.Consumer), r.ReadyAt, r.Until, r.Expires,
-		r.Wake, codeOf(r.Err),
+		int64(r.TTR), int64(r.MaxAttempts), r.Deadline, int64(r.Consumer), int64(r.Follower), r.ReadyAt,
+		r.Until, r.Expires, r.Wake, codeOf(r.Err),
 		int64(r.Used),
 	} {
 		c.nullable(n, 0)

@@ -48,6 +48,7 @@ CREATE TABLE fairq.tasks (
 	max_attempts bigint,
 	deadline     bigint,
 	consumer     bigint,
+	follower     bigint,
 	ready_at     bigint,
 	until        bigint,
 	expires      bigint,

@@ -167,10 +167,8 @@ func (v *view) addTasks(r *rows.Range) *[]*rows.Row {
 	return found
 }
 
-const columns = `id, key, kind, unique_key, grp, role, priority, weight, cost, ttr, max_attempts,
-	created, deadline,
-	state, takeable, gap, returned, untried, front, hidden, round, used, place, since, consumer,
-	attempts, ready_at, until, expires, wake, err_code, err_message, metadata`
+const columns = `id, key, kind, unique_key, grp, role, priority, weight, cost, ttr, max_attempts, created, deadline,
+	state, takeable, gap, returned, untried, front, hidden, round, used, place, since, consumer, follower, attempts, ready_at, until, expires, wake, err_code, err_message, metadata`
 
 // number is 0 where the database has NULL.
 type number int64
@@ -221,7 +219,7 @@ func (v *view) scanner(payload bool, found func(*rows.Row)) func(pgx.Rows) error
 // scannedRow is a row of the database.
 type scannedRow struct {
 	rows.Row
-	maxAttempts, consumer, used, code, role, state, attempts number
+	maxAttempts, consumer, follower, used, code, role, state, attempts number
 
 	weight  numberOrOne
 	message pgtype.DriverBytes
@@ -233,9 +231,8 @@ func (s *scannedRow) columns() []any {
 		&r.ID, (*text)(&r.Key), (*text)(&r.Kind), (*text)(&r.UniqueKey), (*text)(&r.Group), &s.role,
 		&r.Priority, &s.weight,
 		(*numberOrOne)(&r.Cost), (*number)(&r.TTR), &s.maxAttempts, &r.Created, (*number)(&r.Deadline),
-		&s.state, &r.Takeable, &r.Gap, &r.Returned, &r.Untried, &r.Front, &r.Hidden,
-		&r.Round, &s.used, &r.Place,
-		&r.Since, &s.consumer, &s.attempts,
+		&s.state, &r.Takeable, &r.Gap, &r.Returned, &r.Untried, &r.Front, &r.Hidden, &r.Round, &s.used, &r.Place,
+		&r.Since, &s.consumer, &s.follower, &s.attempts,
 		(*number)(&r.ReadyAt), (*number)(&r.Until), (*number)(&r.Expires), (*number)(&r.Wake), &s.code,
 		&s.message, (*text)(&r.Metadata),
 	}
@@ -245,7 +242,8 @@ func (s *scannedRow) row() *rows.Row {
 	r := s.Row
 	r.Role, r.State, r.Weight, r.Used = driver.Role(s.role), driver.State(s.state), int(s.weight),
 		uint64(s.used)
-	r.Attempts, r.MaxAttempts, r.Consumer = int(s.attempts), int(s.maxAttempts), uint64(s.consumer)
+	r.Attempts, r.MaxAttempts = int(s.attempts), int(s.maxAttempts)
+	r.Consumer, r.Follower = uint64(s.consumer), uint64(s.follower)
 	r.Err = errorOf(s.message, s.code)
 	return &r
 }

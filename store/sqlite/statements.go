@@ -10,10 +10,8 @@ type statement struct{ name, sql string }
 
 // taskColumns are in the order of readTask.
 const (
-	taskColumns = `id, "key", kind, unique_key, role, priority, weight, cost, ttr, ` +
-		`max_attempts, created, deadline, ` +
-		`"group", state, takeable, round, used, gap, returned, untried, front, hidden, place, since, ` +
-		`consumer, attempts, ready_at, until, expires, wake, err_code, err, metadata`
+	taskColumns = `follower, id, "key", kind, unique_key, role, priority, weight, cost, ttr, max_attempts, created, deadline, ` +
+		`"group", state, takeable, round, used, gap, returned, untried, front, hidden, place, since, consumer, attempts, ready_at, until, expires, wake, err_code, err, metadata`
 	withPayload = taskColumns + `, payload`
 )
 
@@ -54,20 +52,18 @@ var (
 	}
 	insertTask = &statement{
 		"insert",
-		`INSERT INTO ~tasks (` + withPayload + `, queue) VALUES (` + placeholders(35) + `)`,
+		`INSERT INTO ~tasks (` + withPayload + `, queue) VALUES (0, ` + placeholders(35) + `)`,
 	}
 	insertPlain = &statement{
 		"insert",
 		`INSERT INTO ~tasks (` + withPayload +
-			`, queue) VALUES (?, ?, '', '', 0, ?, ?, ?, ?, ?, ?, 0, ` +
+			`, queue) VALUES (0, ?, ?, '', '', 0, ?, ?, ?, ?, ?, ?, 0, ` +
 			`'', ?, ?, ?, ?, 0, 0, 0, ?, 0, ?, ?, 0, 0, ?, 0, 0, 0, 0, NULL, '', ?, ?)`,
 	}
 	updateTask = &statement{
 		"update",
-		`UPDATE ~tasks SET "group" = ?, priority = ?, state = ?, takeable = ?, round = ?, used = ?, ` +
-			`gap = ?, returned = ?, untried = ?, front = ?, hidden = ?, place = ?, since = ?, ` +
-			`consumer = ?, attempts = ?, ready_at = ?, until = ?, expires = ?, wake = ?, err_code = ` +
-			`?, err = ? WHERE id = ?`,
+		`UPDATE ~tasks SET "group" = ?, priority = ?, state = ?, takeable = ?, round = ?, used = ?, gap = ?, returned = ?, untried = ?, front = ?, hidden = ?, place = ?, since = ?, ` +
+			`consumer = ?, follower = ?, attempts = ?, ready_at = ?, until = ?, expires = ?, wake = ?, err_code = ?, err = ? WHERE id = ?`,
 	}
 	takeTask = &statement{"take", `UPDATE ~tasks SET state = 3, takeable = 0, ` +
 		`since = ?, consumer = ?, attempts = ?, until = ?, wake = ? WHERE id = ?`}

@@ -10,7 +10,7 @@ import (
 
 // readTask reads taskColumns, and the payload if selected.
 func readTask(c *cells, r *rows.Row) {
-	r.ID = c.uint() & maxID
+	r.Follower, r.ID = c.uint(), c.uint()&maxID
 	r.Key, r.Kind, r.UniqueKey = c.text(), c.text(), c.text()
 	r.Role, r.Priority, r.Weight, r.Cost = driver.Role(c.int()), int(c.int()), int(c.int()), c.int()
 	r.TTR, r.MaxAttempts, r.Created, r.Deadline = time.Duration(c.int()), int(c.int()), c.int(),
@@ -43,8 +43,8 @@ func putTask(v *view, r *rows.Row) (err error) {
 		n, err = v.session.exec(updateTask,
 			r.Group, int64(r.Priority), int64(r.State), bit(r.Takeable), int64(r.Round), int64(r.Used),
 			bit(r.Gap), bit(r.Returned), bit(r.Untried), int64(r.Front), bit(r.Hidden),
-			int64(r.Place), int64(r.Since), int64(r.Consumer), int64(r.Attempts), r.ReadyAt, r.Until,
-			r.Expires, r.Wake,
+			int64(r.Place), int64(r.Since), int64(r.Consumer), int64(r.Follower), int64(r.Attempts), r.ReadyAt,
+			r.Until, r.Expires, r.Wake,
 			code, message, v.rowid(r.ID))
 	}
 	if n > 0 {

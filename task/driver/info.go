@@ -61,7 +61,7 @@ const (
 	Delayed                  // it will be ready at Info.Until
 	Taken                    // a consumer holds it
 	Buried                   // it failed for good, and stays until it is kicked or deleted
-	Held                     // it waits for its group
+	Held                     // it waits for its group, or follows another task
 )
 
 var stateNames = [...]string{

@@ -63,6 +63,22 @@ func (r *Record) Attempt() Attempt {
 	return a
 }
 
+// New returns a New that replaces a task by this one at a time: with the rest of its delay and of
+// its time to live.
+func (r *Record) New(now int64) New {
+	i := r.Info()
+	n := New{
+		Key: r.Key, Payload: r.Payload, Cost: r.Cost, Priority: r.Priority, Kind: r.Kind,
+		Replace: true, Group: i.Group, Role: i.Role, Deadline: i.Deadline, TTR: r.TTR,
+		MaxAttempts: i.MaxAttempts, Metadata: i.Metadata,
+	}
+	n.Delay = time.Duration(max(0, r.Until-now))
+	if r.Expires != 0 {
+		n.TTL = time.Duration(r.Expires-now) - n.Delay
+	}
+	return n
+}
+
 // Info returns the task without its payload.
 func (r *Record) Info() Info {
 	i := Info{

@@ -108,7 +108,8 @@ type Backend interface {
 	// before the next one is put.
 	//
 	// With New.Replace, a task with the UniqueKey that is not taken is changed as by Amend, and Put
-	// returns its id.
+	// returns its id. If the task is taken the new one follows it, or replaces its follower: see
+	// task.PutOptions.
 	//
 	// Errors: a *FullError, ErrDuplicate, ErrReplace, ErrGroupCancelled; a *FieldError, and
 	// nothing is put, if the Store cannot put that many tasks at once.
@@ -133,8 +134,7 @@ type Backend interface {
 	// TakeID is Take for the task of that id, out of order. The task takes no turn: if it is handed
 	// back it gets a new place, behind all of its key, unless Settings.KeepPlace is set. A delayed or
 	// buried task becomes ready first (EventDelay, EventKick). Errors: ErrNotFound, ErrTaken,
-	// ErrResumed, and ErrBlocked if its group holds it or its key is paused, waits or is at its
-	// limit.
+	// ErrResumed, and ErrBlocked if it is held or its key is paused, waits or is at its limit.
 	TakeID(ctx context.Context, consumer Handle, id ID) (Record, error)
 
 	// Settle ends a lease, and returns the new state of the task, 0 if it is gone. It returns
@@ -325,7 +325,7 @@ type New struct {
 	Priority    int
 	Kind        string
 	UniqueKey   string
-	Replace     bool // the task with the UniqueKey is replaced, if it waits
+	Replace     bool // the task with the UniqueKey is replaced, or followed
 	Group       string
 	Role        Role
 	Delay       time.Duration

@@ -160,7 +160,10 @@ func (q *queue) settle(
 		q.hold(it.key, life.Plus(now, how.Delay), now)
 	}
 	q.apply(it, f, now)
-	return f.State, nil
+	if f.State == 0 {
+		return 0, nil
+	}
+	return it.State, nil // not f.State: a follower may have replaced the task
 }
 
 // held returns the task of a lease, nil if it is lost.

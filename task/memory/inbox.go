@@ -120,7 +120,7 @@ func (q *queue) add(puts []arrival) {
 	for i := range puts {
 		most = q.advance(puts[i].created, most)
 		it := q.newItem(&puts[i])
-		q.set(it, it.Put(&plain, it.created))
+		q.set(it, it.Put(&plain, false, it.created))
 	}
 	clear(puts)
 }

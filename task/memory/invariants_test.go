@@ -53,6 +53,7 @@ func (q *queue) check(t require.TestingT) {
 	ready := map[*lane]int{}
 	byTask := map[*block]bool{}
 	timers, uniqueKeys, members := 0, 0, map[*group]int{}
+	followers := map[driver.ID]bool{} // each comes after the task that it follows
 	for it := range q.ids.all() {
 		states[it.State]++
 		byTask[it.block] = true
@@ -74,6 +75,11 @@ func (q *queue) check(t require.TestingT) {
 			uniqueKeys++
 			require.Same(t, it, q.uniqueKeys[it.UniqueKey])
 		}
+		if it.Rare != nil && it.Follower != 0 {
+			require.True(t, it.State == driver.Taken && it.UniqueKey != "")
+			followers[it.Follower] = true
+		}
+		require.True(t, it.State != driver.Held || it.group() != nil || followers[it.id])
 		if g := it.group(); g != nil {
 			members[g]++
 			require.Same(t, g, q.groups[g.name])

@@ -17,9 +17,15 @@ func (q *queue) putOne(n *driver.New, now int64) (id driver.ID, victim *driver.R
 // All reasons for an error come before newItem. After that nothing fails, so a Put with an error
 // leaves no half of a task.
 func (q *queue) put(n *driver.New, now int64) (id driver.ID, victim *driver.Record, err error) {
+	var first *item // that the task follows
 	if n.UniqueKey != "" {
-		if it := q.findUniqueKey(n.UniqueKey, now); it != nil {
-			return q.replace(it, n, now)
+		if first = q.findUniqueKey(n.UniqueKey, now); first != nil {
+			if id, err = q.replace(first, n, now); id != 0 || err != nil {
+				return id, nil, err
+			}
+			follower := *n
+			follower.UniqueKey = ""
+			n = &follower
 		}
 	}
 	var g *group
@@ -40,7 +46,7 @@ func (q *queue) put(n *driver.New, now int64) (id driver.ID, victim *driver.Reco
 	var a arrival
 	a.set(n, id, now)
 	it := q.newItem(&a)
-	if isRare(n) {
+	if isRare(n) || first != nil {
 		it.Rare = &life.Rare{UniqueKey: n.UniqueKey, Role: n.Role}
 		q.setRare(it, n, now)
 		if n.UniqueKey != "" {
@@ -51,7 +57,10 @@ func (q *queue) put(n *driver.New, now int64) (id driver.ID, victim *driver.Reco
 			q.joinGroup(it, g)
 		}
 	}
-	q.set(it, it.Put(n, now))
+	if first != nil {
+		first.Follower = id
+	}
+	q.set(it, it.Put(n, first != nil, now))
 	q.event(driver.EventPut, it, now, 0)
 	if it.isDue(now) { // its deadline was over
 		q.fire(it)
@@ -67,13 +76,20 @@ func (q *queue) setRare(it *item, n *driver.New, now int64) {
 	}
 }
 
-// replace puts a task in the place of the task with its unique key.
-func (q *queue) replace(it *item, n *driver.New, now int64) (driver.ID, *driver.Record, error) {
+// replace puts a task in the place of the task with its unique key, or of the follower of that. It
+// returns 0 if the task is to be the follower.
+func (q *queue) replace(it *item, n *driver.New, now int64) (driver.ID, error) {
 	is, id := q.info(it), it.id
 	now = q.clock(now)
 	f, err := it.Replace(n, &is, q.settings.Quantum > 0, now)
 	if err != nil {
-		return 0, nil, err
+		return 0, err
+	}
+	if f.State == driver.Taken {
+		if next := q.follower(it, now); next != nil {
+			return q.replace(next, n, now)
+		}
+		return 0, nil
 	}
 	it.TTR, it.MaxAttempts, it.cost, it.learned = n.TTR, int32(n.MaxAttempts),
 		uint32(n.Cost), n.Learned
@@ -82,7 +98,36 @@ func (q *queue) replace(it *item, n *driver.New, now int64) (driver.ID, *driver.
 	if it.isDue(now) { // its deadline was over
 		q.fire(it)
 	}
-	return id, nil, nil
+	return id, nil
+}
+
+// follower returns the follower of a task, nil if there is none. A follower that was buried does
+// not follow any more.
+func (q *queue) follower(it *item, now int64) *item {
+	if next := q.find(it.Follower, now); next != nil && next.State == driver.Held {
+		return next
+	}
+	return nil
+}
+
+// follow decides about the follower of a task that is not taken any more after a transition. If the
+// task has left the queue, it is not used.
+func (q *queue) follow(it, next *item, uniqueKey string, f life.Transition, now int64) {
+	if f.Waits() {
+		r := q.record(next)
+		n := r.New(q.unix(now))
+		n.Learned = next.learned
+		q.apply(next, next.Delete(driver.ErrDeleted, &q.stats), now)
+		_, _ = q.replace(it, &n, now) // what could be refused was refused when the follower was put
+		return
+	}
+	if f.State == driver.Buried {
+		it.UniqueKey = ""
+	}
+	next.UniqueKey = uniqueKey
+	q.uniqueKeys[uniqueKey] = next
+	q.outcomes.forget(uniqueKey)
+	q.apply(next, next.Start(now), now)
 }
 
 // isRare reports whether a task needs a life.Rare.
@@ -357,6 +402,15 @@ func (q *queue) apply(it *item, f life.Transition, now int64) {
 
 // finishApply is apply for a task that has left its state, and so its lease.
 func (q *queue) finishApply(it *item, f life.Transition, now int64, lease uint64) {
+	if it.Rare != nil && it.Follower != 0 {
+		now = q.clock(now)
+		next, uniqueKey := q.follower(it, now), it.UniqueKey
+		it.Follower = 0
+		if q.finishApply(it, f, now, lease); next != nil {
+			q.follow(it, next, uniqueKey, f, now)
+		}
+		return
+	}
 	if f.First != 0 {
 		q.event(f.First, it, now, lease)
 		lease = 0
@@ -424,6 +478,9 @@ func (q *queue) truncate(now int64, outcome error) (n int) {
 	}
 	clear(q.groups)
 	for it := range q.ids.all() {
+		if it.Rare != nil {
+			it.Follower = 0
+		}
 		q.apply(it, it.Delete(outcome, &q.stats), now)
 		n++
 	}

@@ -102,7 +102,7 @@ func (m *model) TakeID(_ context.Context, h driver.Handle, id driver.ID) (driver
 	switch {
 	case t.State == driver.Taken:
 		return driver.Record{}, driver.ErrTaken
-	case m.paused || m.blocked(t.Key) || g != nil && (t.Role != driver.Member || !g.started):
+	case m.paused || m.blocked(t.Key) || t.follows != 0 && t.State == driver.Held || g != nil && (t.Role != driver.Member || !g.started):
 		return driver.Record{}, driver.ErrBlocked
 	case t.State == driver.Buried:
 		m.kick(t, now)
@@ -171,7 +171,7 @@ func (m *model) Settle(
 	if of := m.find(l.ID); of != nil {
 		state = of.State
 	}
-	if how.HoldKey && (how.Method == driver.Snooze || state == driver.Ready || state == driver.Held) {
+	if how.HoldKey && (how.Method == driver.Snooze || state != 0 && state != driver.Buried) {
 		m.hold(t.Key, now.Add(how.Delay))
 	}
 	return state, nil
@@ -434,6 +434,9 @@ func (m *model) Truncate(context.Context) (n int, err error) {
 	for _, t := range slices.Clone(m.tasks) {
 		lease := t.lease
 		m.leave(t)
+		for _, o := range m.tasks {
+			o.follows = 0
+		}
 		m.gone(t, driver.EventDelete, now, lease, driver.ErrDeleted)
 		n++
 	}

@@ -57,6 +57,7 @@ type modelTask struct {
 	waiting int // since when it has been ready or delayed, whichever it is
 	lease   uint64
 	untried bool // it was handed back untried, for the first time since it was tried
+	follows driver.ID
 }
 
 type modelGroup struct{ started, cancelled, ended, joining bool }
@@ -130,13 +131,16 @@ func (t *modelTask) record() driver.Record {
 	return r
 }
 
-func (m *model) put(
-	now time.Time, n *driver.New,
-) (id driver.ID, evicted []driver.Record, err error) {
+func (m *model) put(now time.Time, n *driver.New) (id driver.ID, evicted []driver.Record, err error) {
+	var first *modelTask // that runs
 	for _, t := range m.tasks {
-		if n.UniqueKey != "" && t.UniqueKey == n.UniqueKey {
-			return m.replace(now, t, n)
+		if n.UniqueKey == "" || t.UniqueKey != n.UniqueKey {
+			continue
 		}
+		if id, err := m.replace(now, t, n); id != 0 || err != nil {
+			return id, nil, err
+		}
+		first = t
 	}
 	if g := m.groups[n.Group]; n.Group != "" && g != nil && g.cancelled {
 		return 0, nil, driver.ErrGroupCancelled
@@ -185,10 +189,14 @@ func (m *model) put(
 	if n.Group != "" && m.groups[n.Group] == nil {
 		m.groups[n.Group] = &modelGroup{}
 	}
-	delete(m.outcomes, n.UniqueKey)
 	m.tasks = append(m.tasks, t)
 	m.stats.Puts++
-	m.wait(t, now)
+	if first == nil {
+		delete(m.outcomes, n.UniqueKey)
+		m.wait(t, now)
+	} else {
+		t.UniqueKey, t.State, t.follows = "", driver.Held, first.ID
+	}
 	m.event(driver.EventPut, t, now, 0)
 	if m.expired(t, now) {
 		m.leave(t)
@@ -197,16 +205,18 @@ func (m *model) put(
 	return t.ID, evicted, nil
 }
 
-func (m *model) replace(
-	now time.Time, t *modelTask, n *driver.New,
-) (driver.ID, []driver.Record, error) {
+// replace returns 0 if n has to follow t.
+func (m *model) replace(now time.Time, t *modelTask, n *driver.New) (driver.ID, error) {
 	members := t.Role == driver.Member && n.Role == driver.Member
 	switch {
-	case !n.Replace || t.State == driver.Taken:
-		return 0, nil, driver.ErrDuplicate
-	case t.State == driver.Buried || t.Key != n.Key || t.Kind != n.Kind || t.Group != n.Group ||
-		!members:
-		return 0, nil, driver.ErrReplace
+	case !n.Replace:
+		return 0, driver.ErrDuplicate
+	case t.State == driver.Buried || t.Key != n.Key || t.Kind != n.Kind || t.Group != n.Group || !members:
+		return 0, driver.ErrReplace
+	case t.State == driver.Taken:
+		if t = m.follower(t); t == nil {
+			return 0, nil
+		}
 	}
 	was, behind := t.State, t.Priority != n.Priority
 	ready := was == driver.Ready && n.Delay == 0
@@ -242,7 +252,52 @@ func (m *model) replace(
 		m.leave(t)
 		m.gone(t, driver.EventTTL, now, 0, driver.ErrExpired)
 	}
-	return t.ID, nil, nil
+	return t.ID, nil
+}
+
+// follower returns the task that follows another one, nil if there is none.
+func (m *model) follower(first *modelTask) *modelTask {
+	for _, t := range m.tasks {
+		if t.follows == first.ID && t.State == driver.Held {
+			return t
+		}
+	}
+	return nil
+}
+
+// notTaken is called when a task is not taken any more, after all that is said of the task.
+func (m *model) notTaken(first *modelTask, now time.Time) {
+	t := m.follower(first)
+	switch {
+	case t == nil:
+		return
+	case m.expired(t, now):
+		m.leave(t)
+		m.gone(t, driver.EventTTL, now, 0, driver.ErrExpired)
+		return
+	}
+	t.follows = 0
+	if first.State == 0 || first.State == driver.Buried {
+		t.UniqueKey, first.UniqueKey = first.UniqueKey, ""
+		delete(m.outcomes, t.UniqueKey)
+		m.start(t, now)
+		return
+	}
+	n := driver.New{
+		Key: t.Key, Payload: t.payload, Cost: t.Cost, Learned: t.learned, Priority: t.Priority, Kind: t.Kind,
+		Replace: true, Group: t.Group, Role: t.Role, Deadline: t.Deadline, TTR: t.TTR, MaxAttempts: t.MaxAttempts, Metadata: t.Metadata,
+	}
+	if t.Until.After(now) {
+		n.Delay = t.Until.Sub(now)
+	}
+	if !t.ends.IsZero() {
+		n.TTL = t.ends.Sub(now) - n.Delay
+	}
+	m.leave(t)
+	m.gone(t, driver.EventDelete, now, 0, driver.ErrDeleted)
+	if _, err := m.replace(now, first, &n); err != nil {
+		panic(err)
+	}
 }
 
 // useUntil finds out when the task expires.
@@ -342,6 +397,7 @@ func (m *model) gone(
 		m.outcomes[t.UniqueKey] = modelOutcome{o, now.Add(m.s.Retention)}
 	}
 	m.endGroup(t.Group, now)
+	m.notTaken(t, now)
 }
 
 func (m *model) endGroup(name string, now time.Time) {
@@ -468,6 +524,7 @@ func (m *model) back(t *modelTask, why driver.EventType, now time.Time, lease ui
 	}
 	m.wait(t, now)
 	m.event(why, t, now, lease)
+	m.notTaken(t, now)
 }
 
 func (m *model) expired(t *modelTask, now time.Time) bool {
@@ -489,6 +546,7 @@ func (m *model) bury(t *modelTask, now time.Time, lease uint64) {
 	}
 	t.State, t.buried = driver.Buried, m.tick()
 	m.event(driver.EventBury, t, now, lease)
+	m.notTaken(t, now)
 }
 
 // due returns what happens next by itself, to a task or a consumer that has left, and when: never

@@ -9,8 +9,23 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// unique is for tasks with the unique key x.
-var unique = task.PutOptions{UniqueKey: "x"}
+// unique is for tasks with the unique key x, and again for tasks that replace or follow another.
+var (
+	unique = task.PutOptions{UniqueKey: "x"}
+	again  = task.PutOptions{UniqueKey: "x", Replace: true}
+)
+
+// followed takes a1, which has the unique key x, and has a2 follow it with some options.
+func (q *queue) followed(o task.PutOptions) (l *lease, next task.ID) {
+	q.e.Helper()
+	q.one("a1", task.PutOptions{UniqueKey: "x", Group: o.Group})
+	if o.Group != "" {
+		q.start(o.Group)
+	}
+	l = q.first("a1")
+	o.UniqueKey, o.Replace = "x", true
+	return l, q.one("a2", o)
+}
 
 var uniqueKeyCases = []testCase{
 	{"Bury", "the recorded [*Error] if it is buried", func(e *env) {
@@ -165,8 +180,7 @@ var uniqueKeyCases = []testCase{
 			time.Sleep(time.Nanosecond)
 			l := got(waits, "a8")
 			wait.waits()
-			again := task.PutOptions{UniqueKey: "x", Replace: true}
-			q.refuses("a1", again, task.ErrDuplicate)
+			q.refuses("a1", unique, task.ErrDuplicate)
 			l.bury()
 			q.refuses("a1", again, task.ErrReplace)
 			e.ok(q.KickID(ctx, id))
@@ -187,6 +201,141 @@ var uniqueKeyCases = []testCase{
 			e.at("the end", events.saw("change a, ttl a")[1].Time, time.Now(), 0)
 			e.ok(q.Drop(ctx))
 		}
+	}},
+	{"Follow", "If the task with the UniqueKey is taken, the new task follows it.", func(e *env) {
+		type ending struct {
+			name   string
+			first  task.PutOptions
+			end    func(*queue, *consumer, *lease) error
+			starts bool // the follower; else the first is tried again
+		}
+		for i, c := range []ending{
+			{"Ack", unique, func(_ *queue, _ *consumer, l *lease) error { return l.Ack(ctx) }, true},
+			{"Discard", unique, func(_ *queue, _ *consumer, l *lease) error { return l.Discard(ctx, errOops) }, true},
+			{"Bury", unique, func(_ *queue, _ *consumer, l *lease) error { return l.Bury(ctx, errOops) }, true},
+			{"Bury by id", unique, func(q *queue, _ *consumer, l *lease) error { return q.Bury(ctx, l.ID, errOops) }, true},
+			{"Delete", unique, func(q *queue, _ *consumer, l *lease) error { return q.Delete(ctx, l.ID) }, true},
+			{"DeleteSome", unique, func(q *queue, _ *consumer, l *lease) error {
+				_, err := q.DeleteSome(ctx, task.ListOptions{State: task.Taken})
+				return err
+			}, true},
+			{"Last", task.PutOptions{MaxAttempts: 1}, func(_ *queue, _ *consumer, l *lease) error { return l.Fail(ctx, errOops, 0) }, true},
+			{"TTL", task.PutOptions{TTL: second}, func(_ *queue, _ *consumer, l *lease) error {
+				time.Sleep(second)
+				return l.Release(ctx, 0)
+			}, true},
+			{"Fail", task.PutOptions{TTL: time.Hour}, func(_ *queue, _ *consumer, l *lease) error { return l.Fail(ctx, errOops, second) }, false},
+			{"Release", unique, func(_ *queue, _ *consumer, l *lease) error { return l.Release(ctx, 0) }, false},
+			{"Snooze", unique, func(_ *queue, _ *consumer, l *lease) error { return l.Snooze(ctx, time.Hour) }, false},
+			{"Return", unique, func(_ *queue, _ *consumer, l *lease) error { return l.Return(ctx) }, false},
+			{"Repeat", unique, func(_ *queue, _ *consumer, l *lease) error { return l.Repeat(ctx, second) }, false},
+			{"Close", unique, func(_ *queue, c *consumer, _ *lease) error { return c.Close(ctx) }, false},
+			{"TTR", task.PutOptions{TTR: second}, func(*queue, *consumer, *lease) error { time.Sleep(second); return nil }, false},
+		} {
+			e.Log("ended by", c.name)
+			o := []options{{}, {KeepPlace: true}, {MaxInFlightPerKey: 1}, {Quantum: 1}}[i%4]
+			o.Capacity = 3
+			q := e.openIn(e.store, c.name, o)
+			k := q.consumer(task.Filter{})
+			c.first.UniqueKey = "x"
+			first := q.one("a1", c.first)
+			wait, l := q.waiting(), k.first("a1")
+			next := q.one("a2", again)
+			equal(e, "id", q.one("a3", again), next)
+			q.state(task.Held, next)
+			found, err := q.Find(ctx, "x")
+			e.ok(err)
+			equal(e, "the task with the unique key", found.ID, first)
+			_, err = q.TakeID(ctx, next)
+			e.is(err, task.ErrBlocked)
+			other := q.one("b1", task.PutOptions{})
+			q.refuses("c1", task.PutOptions{}, task.ErrFull)
+			q.remove(other)
+			q.refuses("a4", unique, task.ErrDuplicate)
+			q.refuses("b1", again, task.ErrReplace)
+			wait.waits()
+			e.ok(c.end(q, k, l))
+			after := q.waiting()
+			if c.starts {
+				if !wait.over() {
+					e.Fatal("the first task is still waited for")
+				}
+				equal(e, "unique key", q.peek(next).Info().UniqueKey, "x")
+				if kept, err := q.Peek(ctx, first); err == nil {
+					equal(e, "unique key of a buried task", kept.Info().UniqueKey, "")
+					q.remove(first)
+				}
+			} else {
+				q.gone(next)
+				i := q.peek(first).Info()
+				equal(e, "state, attempts, error and end", [4]any{i.State, i.Attempts, i.Err, i.Expires}, [4]any{task.Ready, 0, (*task.Error)(nil), time.Time{}})
+				wait.waits()
+			}
+			after.waits()
+			q.order("a3")
+			after.returns(nil)
+			wait.over()
+			q.counts(0, 0, 0, 0, 0)
+		}
+	}},
+	{"FollowLater", "is ready, or delayed until the end of its own Delay", func(e *env) {
+		for i, o := range []options{{}, {KeepPlace: true}, {MaxInFlightPerKey: 1}} {
+			q, start := e.openIn(e.store, fmt.Sprint("queue", i), o), time.Now()
+			later := task.PutOptions{Delay: 5 * second, TTL: 2 * second}
+			l, next := q.followed(later)
+			time.Sleep(3 * second)
+			l.ack()
+			e.at("Until", q.peek(next).Info().Until, start, 5*second)
+			e.at("Expires", q.peek(next).Info().Expires, start, 7*second)
+			got(func() *call[*lease] { c := q.taking(); c.waits(); time.Sleep(2 * second); return c }(), "a2").ack()
+			start = time.Now()
+			l, next = q.followed(later)
+			time.Sleep(3 * second)
+			l.fail(errOops)
+			q.gone(next)
+			e.at("Until", q.peek(l.ID).Info().Until, start, 5*second)
+			e.at("Expires", q.peek(l.ID).Info().Expires, start, 7*second)
+			time.Sleep(4 * second)
+			q.counts(0, 0, 0, 0, 0)
+
+			l, next = q.followed(task.PutOptions{TTL: second}) // it expires while it is held
+			time.Sleep(second)
+			q.gone(next)
+			l.fail(errOops)
+			l = q.first("a1")
+			next = q.one("a3", again)
+			q.bury(next)
+			third := q.one("a4", again)
+			l.ack()
+			e.ok(q.KickID(ctx, next)) // it is a task like any other
+			equal(e, "unique key", q.peek(next).Info().UniqueKey, "")
+			q.gone(l.ID)
+			q.remove(third)
+			q.order("a3")
+		}
+	}},
+	{"FollowInGroup", "has another key, kind or group, or is not a Member of its group", func(e *env) {
+		q := e.open()
+		member := in(task.Member)
+		l, _ := q.followed(member)
+		end := q.one("e1", in(task.AtEnd))
+		q.refuses("a3", again, task.ErrReplace)
+		l.ack()
+		q.state(task.Held, end)
+		q.order("a2 e1")
+		l, next := q.followed(member)
+		q.cancel()
+		q.gone(next)
+		l.fail(errOops)
+		q.counts(0, 0, 0, 0, 0)
+		l, _ = q.followed(task.PutOptions{})
+		wait := q.waiting()
+		n, err := q.Truncate(ctx)
+		e.ok(err)
+		equal(e, "deleted", n, 2)
+		wait.returns(task.ErrDeleted)
+		l.lost(q)
+		q.counts(0, 0, 0, 0, 0)
 	}},
 }
 

@@ -42,7 +42,7 @@ type node struct {
 }
 
 var nodes = []node{
-	{task.Held, 110, 350, "#475569", "waits for its group"},
+	{task.Held, 110, 350, "#475569", "waits for others"},
 	{task.Delayed, 430, 70, "#7c3aed", "waits for its time"},
 	{task.Ready, 250, 210, blue, "can be taken"},
 	{task.Taken, 610, 210, "#15803d", "with a consumer"},

@@ -129,6 +129,7 @@ func (c *coder) codeTask(r *rows.Row) {
 	number(c, &r.Place)
 	number(c, &r.Since)
 	number(c, &r.Consumer)
+	number(c, &r.Follower)
 	number(c, &r.Attempts)
 	number(c, &r.ReadyAt)
 	number(c, &r.Until)

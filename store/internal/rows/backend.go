@@ -312,8 +312,11 @@ func (b *backend) Amend(ctx context.Context, id driver.ID, a driver.Amendment) e
 		}
 		t := u.life(r)
 		f, err := t.Amend(&a, r.Priority, u.now)
+		if err == nil && a.Payload != nil {
+			_, err = u.checkPayload(*a.Payload)
+		}
 		if err == nil {
-			err = u.amend(r, t, &a, f)
+			u.amend(r, t, &a, f, u.now)
 		}
 		return err
 	}
@@ -476,6 +479,15 @@ func (u *unit) truncate(dropped bool) (n int, done bool) {
 		done = u.each(page, func(r *Row) {
 			switch {
 			case r.Group == "":
+				if r = u.reread(r); r == nil {
+					return // it has followed a task of this page
+				}
+				if r.Follower != 0 { // in this transaction, because no other one would find it
+					if next := u.follower(r.Follower, u.now); next != nil {
+						u.delete(next, endOfTruncate(dropped), u.now)
+						n++
+					}
+				}
 				u.delete(r, endOfTruncate(dropped), u.now)
 				n++
 			case !groups[r.Group]: // as a whole, and so that nothing comes of it any more

@@ -15,7 +15,8 @@ import (
 //
 //   - A change of a task writes two rows of tasks: its own, and that of the next task of its line,
 //     which gets its turn. (With kinds it may write some more, for which there is room.) So a
-//     transaction works on half as many tasks: see step and room.
+//     transaction works on half as many tasks: see step and room. The end of a lease writes about
+//     three times as many for a task with a follower: see isLarge.
 //   - A Put writes one row.
 //
 // unit.written is the number of rows of tasks that a transaction has written. unit.bytes is the
@@ -76,8 +77,8 @@ func (u *unit) maxBytes() int {
 
 func (s *Store) maxBytes() int { return cmp.Or(s.traits.MaxBytes, math.MaxInt) }
 
-// isLarge reports whether the transaction has written as many bytes as it may.
-func (u *unit) isLarge() bool { return u.bytes >= u.maxBytes() }
+// isLarge reports whether the transaction has written as many rows or bytes as it may.
+func (u *unit) isLarge() bool { return u.room(1) == 0 || u.bytes >= u.maxBytes() }
 
 // sizeOf returns the bytes of a Put of a task. Its names are in indexes, too.
 func sizeOf(n *driver.New) int {

@@ -1,6 +1,7 @@
 package rows
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -15,9 +16,19 @@ func (u *unit) put(n *driver.New) (driver.ID, error) {
 	if err != nil {
 		return 0, err
 	}
+	var first *Row // that the task follows
 	if n.UniqueKey != "" {
-		if r := u.findUniqueKey(n.UniqueKey, false); r != nil {
-			return u.replace(r, n)
+		if first = u.findUniqueKey(n.UniqueKey, false); first != nil {
+			if n.Replace {
+				u.needExclusive()
+				first = u.get(first.ID) // to be changed
+			}
+			if id, err := u.replace(first, n, u.now); id != 0 || err != nil {
+				return id, err
+			}
+			follower := *n
+			follower.UniqueKey = ""
+			n = &follower
 		}
 	}
 	var g *Group
@@ -39,12 +50,16 @@ func (u *unit) put(n *driver.New) (driver.ID, error) {
 		t.Group = &groupOf{read: g}
 	}
 	u.stats.Puts++
-	state := t.Put(n, u.now)
+	state := t.Put(n, first != nil, u.now)
 	r.copyFrom(t)
 	u.set(r, state)
 	behind := r.State == driver.Ready && u.staysBehind(r.lineKind(), r.Place)
 	u.insert(r)
 	u.schedule(r.Wake)
+	if first != nil {
+		first.Follower = r.ID
+		u.update(first)
+	}
 	if r.State == driver.Ready {
 		if !behind {
 			u.updateFront(r, came, account.Account{})
@@ -58,29 +73,67 @@ func (u *unit) put(n *driver.New) (driver.ID, error) {
 	return driver.ID(r.ID), nil
 }
 
-// replace puts a task in the place of the task with its unique key.
-func (u *unit) replace(r *Row, n *driver.New) (driver.ID, error) {
-	if n.Replace {
-		u.needExclusive()
-		r = u.get(r.ID) // to be changed
-	}
+// replace puts a task in the place of the task with its unique key, or of the follower of that. It
+// returns 0 if the task is to be the follower.
+func (u *unit) replace(r *Row, n *driver.New, now int64) (driver.ID, error) {
 	t, record := u.life(r), u.record(r)
 	is := record.Info()
-	f, err := t.Replace(n, &is, u.q.costs, u.now)
+	f, err := t.Replace(n, &is, u.q.costs, now)
 	if err != nil {
 		return 0, err
+	}
+	if f.State == driver.Taken {
+		if next := u.follower(r.Follower, now); next != nil {
+			return u.replace(next, n, now)
+		}
+		return 0, nil
 	}
 	r.TTR, r.MaxAttempts, r.Cost = n.TTR, n.MaxAttempts, n.Cost
 	r.Deadline, r.Metadata = deadline(n.Deadline), encodeMetadata(n.Metadata)
 	a := &driver.Amendment{Priority: &n.Priority, Payload: &n.Payload}
-	if err := u.amend(r, t, a, f); err != nil {
-		return 0, err
-	}
-	if r.isDue(u.now) { // its deadline was over
-		r.Wake = u.now // not when the first task was put, as end says
+	u.amend(r, t, a, f, now)
+	if r.isDue(now) { // its deadline was over
+		r.Wake = now // not when the first task was put, as end says
 		u.fire(r)
 	}
 	return driver.ID(r.ID), nil
+}
+
+// follower returns the task of that id if it follows another one, else nil: it may be gone, or
+// buried.
+func (u *unit) follower(id uint64, now int64) *Row {
+	r := u.find(id)
+	switch {
+	case r == nil || r.State != driver.Held:
+		return nil
+	case r.isDue(now):
+		u.fire(r)
+		return nil
+	}
+	return r
+}
+
+// follow decides about the follower of a task that is not taken any more after a transition.
+func (u *unit) follow(first, next *Row, f life.Transition, now int64) {
+	if f.Waits() {
+		next.Payload = must(u.v.Get(next.ID, true)).Payload
+		record := u.record(next)
+		n := record.New(now)
+		u.delete(next, driver.ErrDeleted, now)
+		r := u.find(first.ID) // it may have got another turn
+		must(u.replace(r, &n, now))
+		first.State = r.State
+		return
+	}
+	next.UniqueKey = first.UniqueKey
+	if f.State == driver.Buried { // a Put of a row does not change its unique key
+		first.Payload = must(u.v.Get(first.ID, true)).Payload
+		u.remove(first)
+		first.UniqueKey, first.Was = "", 0
+		u.insert(first)
+	}
+	t := u.life(next)
+	u.amend(next, t, &driver.Amendment{}, t.Start(now), now)
 }
 
 // checkPayload returns a payload, or an error if it is too long.
@@ -258,7 +311,10 @@ func (u *unit) settle(lease driver.Lease, how *driver.Settlement) (driver.State,
 	if blocks {
 		u.updateKey(r.Key)
 	}
-	return f.State, nil
+	if f.State == 0 {
+		return 0, nil
+	}
+	return r.State, nil // not f.State: a follower may have replaced the task
 }
 
 // writeOutcome stores and reports the outcome of a task with a unique key.
@@ -384,6 +440,12 @@ func (g *groupOf) Values() *life.Group {
 // applyTransition makes a transition of a task.
 func (u *unit) applyTransition(r *Row, t *life.Task, f life.Transition, now int64) {
 	r.copyFrom(t)
+	var next *Row
+	if r.Follower != 0 && !u.purges {
+		u.needExclusive()
+		next = u.follower(r.Follower, now)
+	}
+	r.Follower = 0
 	lease := r.lease()
 	for _, before := range [...]driver.EventType{f.First, f.Second} {
 		if before != 0 {
@@ -399,22 +461,22 @@ func (u *unit) applyTransition(r *Row, t *life.Task, f life.Transition, now int6
 	default:
 		u.move(r, f, now, lease)
 	}
+	if next != nil {
+		u.follow(r, next, f, now)
+	}
 }
 
 // amend makes the changes of a caller to a task, and the transition that follows. It deletes the
 // row and puts it again, because a Put of a row does not change its payload, nor the priority of a
 // ready task.
 func (u *unit) amend(
-	r *Row, t *life.Task, a *driver.Amendment, f life.Transition,
-) (err error) {
-	payload := []byte(nil)
+	r *Row, t *life.Task, a *driver.Amendment, f life.Transition, now int64,
+) {
+	var payload []byte
 	if a.Payload != nil {
-		payload, err = u.checkPayload(*a.Payload)
+		payload, _ = (*a.Payload).([]byte)
 	} else {
 		payload = must(u.v.Get(r.ID, true)).Payload
-	}
-	if err != nil {
-		return err
 	}
 	moves, turn := f.Event != 0, account.Account{}
 	if moves {
@@ -442,8 +504,7 @@ func (u *unit) amend(
 		}
 		u.updateFront(r, how, account.Account{})
 	}
-	u.event(driver.EventChange, r, u.now, 0)
-	return nil
+	u.event(cmp.Or(f.Event, driver.EventChange), r, now, 0)
 }
 
 // move puts a task into its next state.

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/fairq/fairq/internal/life"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // maxDue is the greatest number of tasks and consumers whose due changes one transaction makes.
@@ -118,9 +119,10 @@ func (u *unit) retryAt(at int64, idle bool) int64 {
 	return at
 }
 
-// reread reads a row again if an earlier change may have changed it.
+// reread reads a row again if an earlier change may have changed it: the end of a group, or of a
+// task that it follows.
 func (u *unit) reread(r *Row) *Row {
-	if r.Group == "" {
+	if r.Group == "" && r.State != driver.Held {
 		return u.withCurrentTurn(r)
 	}
 	return must(u.v.Get(r.ID, u.needsPayload()))

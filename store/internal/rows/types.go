@@ -59,6 +59,7 @@ type Row struct {
 	Place    uint64 // its place among the tasks of its key
 	Since    uint64 // a number of its change of state; the number of its lease if Taken
 	Consumer uint64 // that holds it, if it is taken
+	Follower uint64 // its follower, if it is taken; see life.Task.Replace. 0 in a new row
 	Attempts int
 	ReadyAt  int64
 	Until    int64

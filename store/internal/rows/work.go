@@ -130,7 +130,7 @@ func (u *unit) workLeft() bool { return len(u.q.settings.Work) > 0 }
 
 // each calls f with the tasks, one after the other. It stops when a task leaves work to other
 // transactions, because nothing else may happen before that, or when the transaction has written
-// as many bytes as it may. It reports whether it has handled all tasks.
+// as much as it may. It reports whether it has handled all tasks.
 func (u *unit) each(tasks []*Row, f func(*Row)) (done bool) {
 	for _, r := range tasks {
 		if u.workLeft() || u.isLarge() {

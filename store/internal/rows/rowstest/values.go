@@ -182,7 +182,9 @@ func (v values) change(r *rows.Row, consumers []uint64) {
 	r.Takeable = r.State == driver.Ready && r.Round != 0 && !v.chance(4)
 	r.Front, r.Hidden = pick(v.rnd, rows.NoFront, rows.Shares, rows.Parked, rows.AtFront), v.chance(4)
 	r.Gap, r.Returned, r.Untried = v.chance(4), v.chance(4), v.chance(4)
-	r.Consumer = 0
+	if r.Consumer = 0; r.Was != 0 {
+		r.Follower = v.place()
+	}
 	if r.State == driver.Taken {
 		r.Consumer = pick(v.rnd, consumers...)
 	}

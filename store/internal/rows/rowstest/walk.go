@@ -28,6 +28,7 @@ type walker struct {
 	}
 	frontsOnly, countsKeys bool
 	keys                   map[string]*rows.Key
+	followed               map[uint64]*rows.Row // by the ids of their followers
 
 	wrong string
 }
@@ -45,7 +46,7 @@ func Walk(t *testing.T, db rows.DB, queue string) string {
 	}
 	v, err := tx.Enter(q.ID, &rows.Plan{Exclusive: true})
 	ok(t, "Enter", err)
-	w := &walker{v: rows.Calls{View: v}, head: v.Head(), now: v.Now(), keys: map[string]*rows.Key{}}
+	w := &walker{v: rows.Calls{View: v}, head: v.Head(), now: v.Now(), keys: map[string]*rows.Key{}, followed: map[uint64]*rows.Row{}}
 	if err := json.Unmarshal(w.head.Settings, &w.settings); err != nil {
 		return err.Error()
 	}
@@ -60,6 +61,12 @@ func Walk(t *testing.T, db rows.DB, queue string) string {
 		ok(t, "Lines", err)
 	}
 	w.walkKeys()
+	for _, r := range w.all {
+		if r.Follower != 0 {
+			w.check(r.State == driver.Taken && r.UniqueKey != "", "%s is followed", describe(r))
+			w.followed[r.Follower] = r
+		}
+	}
 	for _, r := range w.all {
 		w.walkRow(r)
 	}
@@ -198,7 +205,9 @@ func (w *walker) walkRow(r *rows.Row) {
 	case driver.Buried:
 		w.check(r.Since > 0, "%s has no number", describe(r))
 	case driver.Held:
-		w.check(r.Group != "", "%s has no group", describe(r))
+		first := w.followed[r.ID]
+		w.check(r.Group != "" || first != nil, "%s has no group and follows none", describe(r))
+		w.check(first == nil || r.UniqueKey == "" && r.Key == first.Key && r.Group == first.Group, "%s follows another task: %+v", describe(r), first)
 	}
 	weightMayChange := w.limitsInFlight() // by SetKey
 	w.check(weightMayChange || r.Used < uint64(w.share(r)), "%s has no share of its round left: %d is used", describe(r), r.Used)
@@ -292,8 +301,7 @@ func (w *walker) walkGroup(name string) {
 			if tasks++; r.Role == driver.Member {
 				members++
 			}
-			w.check(r.State != driver.Held || g != nil && (!g.Started || r.Role != driver.Member),
-				"%s is held", describe(r))
+			w.check(r.State != driver.Held || w.followed[r.ID] != nil || g != nil && (!g.Started || r.Role != driver.Member), "%s is held", describe(r))
 		}
 	}
 	if g == nil {
