@@ -13,7 +13,7 @@ import (
 // TestChild is the main function of processes that other tests start.
 func TestChild(*testing.T) { faulttest.Child(openFaulty, roles) }
 
-// roles are the roles of such a process besides those of faulttest.
+// roles are roles of killed processes, beside the roles of faulttest.
 var roles = map[string]func(*faulttest.Self) error{}
 
 // openFaulty opens a database. Its path says whether it is patient.

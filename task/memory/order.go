@@ -306,8 +306,9 @@ func (b *band) leaveKind(k *kind) {
 	}
 }
 
-// lane returns the line's lane for a kind. For a kind that is new to the line it searches all
-// lanes.
+// lane returns the line's lane for a kind. A kind that is new to the line gets an empty lane of
+// another kind, or a new lane. A search goes through all lanes; a line with more than fewLanes has
+// a map of them.
 func (l *line) lane(name string) *lane {
 	if lane := l.byKind[name]; lane != nil {
 		return lane

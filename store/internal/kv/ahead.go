@@ -27,6 +27,7 @@ func (v *view) primaryKeys(r *rows.Range) [][]byte {
 // entries lead, for ranges with Each, which are short.
 func (v *view) Fetch(ranges ...rows.Range) error { return v.fetch(nil, ranges) }
 
+// fetch is Fetch, and reads further spans in the first exchange.
 func (v *view) fetch(spans []Span, ranges []rows.Range) error {
 	var keys [][]byte
 	for _, r := range ranges {

@@ -232,6 +232,7 @@ func (t taskTable) findHandedOut(r *rows.Range) (found []hit[rows.Row], err erro
 		if row == nil || !row.Takeable || len(found) == r.Limit {
 			continue
 		}
+		// An entry is stale if the task has got another turn since it was handed out.
 		current := appendTuple(ready[:len(ready):len(ready)], t.schema.Place(rows.TaskReady, row))
 		if bytes.Equal(appendInt(current, int64(row.ID)), entry) {
 			found = append(found, hit[rows.Row]{key: entry, row: row})

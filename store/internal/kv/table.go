@@ -110,6 +110,8 @@ func (t table[R]) replace(old, row *R) error {
 	t.guard(cmp.Or(old, row))
 	for i, s := range t.schema {
 		before, after := t.entry(i, old), t.entry(i, row)
+		// Two transactions may put the same unique key at the same time. The guard of all its entries
+		// makes one of them fail.
 		if s.Unique && old == nil && after != nil && !t.exclusive {
 			all := appendTuple(t.index(s.Index), s.Place(row))
 			t.Guard(all, prefixEnd(all))

@@ -425,7 +425,7 @@ func (v Calls) HistoryAfter(id uint64, n int) ([]*Ended, error) {
 	return v.History().Scan(Range{Index: HistoryID, From: after(id), Limit: n})
 }
 
-// SweepHistory forgets n tasks that are gone whose Until is not after now.
+// SweepHistory forgets up to n entries of the history whose Until is now or earlier.
 func (v Calls) SweepHistory(now int64, n int) error {
 	return v.History().Sweep(Range{Index: HistoryUntil, To: through(now), Limit: n})
 }
