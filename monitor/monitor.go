@@ -83,7 +83,7 @@ var page embed.FS
 // part answers to a path of a source. rest is what follows the part's name in the path.
 type part func(m *Monitor, w http.ResponseWriter, r *http.Request, s *Source, rest string)
 
-// parts are what there is of a source, by the name in the path.
+// parts has the parts of a source that can be requested, by their names in the path.
 var parts = map[string]part{
 	"":         ofSample(summaryOf),
 	"keys":     ofSample(keysOf),
@@ -228,8 +228,7 @@ func (m *Monitor) ofSource(w http.ResponseWriter, r *http.Request) {
 	if s := m.source(name); s != nil && m.servePart(w, r, s, rest) {
 		return
 	}
-	// There are proxies that send a slash that was escaped as it is. So a name may have several
-	// segments.
+	// Some proxies unescape a slash in the path. So a name may have several segments.
 	path := r.PathValue("path")
 	for i := len(path); i > 0; i = strings.LastIndexByte(path[:i], '/') {
 		if s := m.source(path[:i]); s != nil && m.servePart(w, r, s, strings.TrimPrefix(path[i:], "/")) {

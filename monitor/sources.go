@@ -246,9 +246,9 @@ type Workers interface {
 }
 
 // Pool returns a source that shows workers, and the order and the backlog of the queue that they
-// drain: queue is a source of it, such as of [pool.Pool.Queue], or nil, which shows nothing of it.
-// If a pool has several classes, it is the queue of one of them. The page lets nobody act on that
-// queue unless it is given to [New] too. The name is as for [FairQueue].
+// drain. queue is a source of it, made from [pool.Pool.Queue]; with nil only the workers are
+// shown. Of a pool with several classes, it is the queue of one class. The page has no actions on
+// that queue unless it is given to [New] too. The name is as for [FairQueue].
 func Pool(name string, p Workers, queue *Source) *Source {
 	return newSource(name, "pool", workers{p, queue})
 }

@@ -149,8 +149,8 @@ func TestPolicyOfForTask(t *testing.T) {
 	})
 }
 
-// A task that is being taken while the number of workers is lowered does not start before so few
-// workers run.
+// A task is being taken while the number of workers is lowered. It starts only when the number of
+// running workers allows it.
 func TestTakenWhileMaxSinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()

@@ -8,7 +8,7 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// now checks in which state a task is that was just settled, 0 if it is gone.
+// now checks the state of a task after it was settled, 0 if it is gone.
 func (l *lease) now(q *queue, want task.State) {
 	l.e.Helper()
 	equal(l.e, "state, as it was told", l.Info().State, want)
