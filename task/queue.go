@@ -363,9 +363,9 @@ func (q *Queue[V]) SetKey(ctx context.Context, key string, limits *KeyLimits) er
 	return q.backend.SetKey(ctx, key, l)
 }
 
-// LimitedKeys returns the first n keys with limits of their own, 100 if n is 0, that are not before
-// from, in alphabetical order. The next page is from the last of these keys + "\x00". In memory it
-// is O(keys).
+// LimitedKeys returns the first n keys with limits of their own, 100 if n is 0, that are not
+// before from, in alphabetical order. The next page is from the last of these keys + "\x00". In
+// memory it is O(keys).
 func (q *Queue[V]) LimitedKeys(ctx context.Context, from string, n int) ([]LimitedKey, error) {
 	if err := q.notifier.over(); err != nil {
 		return nil, err

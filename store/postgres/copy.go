@@ -7,8 +7,10 @@ import (
 	"github.com/fairq/fairq/store/internal/rows"
 )
 
-const sqlCopy = `COPY fairq.tasks (queue, id, created, round, place, since, ttr, max_attempts, deadline, consumer, follower, ready_at, until, expires, wake,
-	err_code, used, weight, cost, attempts, priority, state, role, front, takeable, gap, returned, untried, hidden, key, kind, unique_key, grp, err_message, metadata, payload)
+const sqlCopy = `COPY fairq.tasks (queue, id, created, round, place, since, ttr, max_attempts,
+	deadline, consumer, follower, ready_at, until, expires, wake,
+	err_code, used, weight, cost, attempts, priority, state, role, front, takeable, gap, returned,
+	untried, hidden, key, kind, unique_key, grp, err_message, metadata, payload)
 FROM STDIN (FORMAT binary)`
 
 // copyData has rows in the binary format of COPY: a header, and for each row the number of its

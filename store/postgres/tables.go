@@ -214,7 +214,8 @@ func (t rowTable[R]) Sweep(r rows.Range) error {
 }
 
 var (
-	keyTable = tableOf(rows.Keys, "tasks ready delayed taken buried held until? hold? filled? waits! paused! key. limits",
+	keyTable = tableOf(rows.Keys,
+		"tasks ready delayed taken buried held until? hold? filled? waits! paused! key. limits",
 		func(k *rows.Key) []any {
 			n := &k.Tasks
 			return []any{

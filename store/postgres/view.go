@@ -167,8 +167,10 @@ func (v *view) addTasks(r *rows.Range) *[]*rows.Row {
 	return found
 }
 
-const columns = `id, key, kind, unique_key, grp, role, priority, weight, cost, ttr, max_attempts, created, deadline,
-	state, takeable, gap, returned, untried, front, hidden, round, used, place, since, consumer, follower, attempts, ready_at, until, expires, wake, err_code, err_message, metadata`
+const columns = `id, key, kind, unique_key, grp, role, priority, weight, cost, ttr,
+	max_attempts, created, deadline,
+	state, takeable, gap, returned, untried, front, hidden, round, used, place, since, consumer,
+	follower, attempts, ready_at, until, expires, wake, err_code, err_message, metadata`
 
 // number is 0 where the database has NULL.
 type number int64
@@ -231,7 +233,8 @@ func (s *scannedRow) columns() []any {
 		&r.ID, (*text)(&r.Key), (*text)(&r.Kind), (*text)(&r.UniqueKey), (*text)(&r.Group), &s.role,
 		&r.Priority, &s.weight,
 		(*numberOrOne)(&r.Cost), (*number)(&r.TTR), &s.maxAttempts, &r.Created, (*number)(&r.Deadline),
-		&s.state, &r.Takeable, &r.Gap, &r.Returned, &r.Untried, &r.Front, &r.Hidden, &r.Round, &s.used, &r.Place,
+		&s.state, &r.Takeable, &r.Gap, &r.Returned, &r.Untried, &r.Front, &r.Hidden, &r.Round,
+		&s.used, &r.Place,
 		&r.Since, &s.consumer, &s.follower, &s.attempts,
 		(*number)(&r.ReadyAt), (*number)(&r.Until), (*number)(&r.Expires), (*number)(&r.Wake), &s.code,
 		&s.message, (*text)(&r.Metadata),

@@ -127,7 +127,8 @@ func column[T any](values []T) any {
 	return values
 }
 
-const changingColumns = `priority, state, takeable, gap, returned, untried, front, hidden, round, used, place, since, consumer, follower, attempts, ready_at, until, expires, wake,
+const changingColumns = `priority, state, takeable, gap, returned, untried, front, hidden,
+	round, used, place, since, consumer, follower, attempts, ready_at, until, expires, wake,
 	err_code`
 
 var (
@@ -137,19 +138,27 @@ var (
 INSERT INTO fairq.tasks (queue, id, role, weight, cost, ttr, max_attempts, created, deadline,
 	`+changingColumns+`,
 	grp, err_message, key, kind, unique_key, metadata, payload)
-SELECT $1, id, role, nullif(weight, 1), nullif(cost, 1), nullif(ttr, 0), nullif(max_attempts, 0), created, nullif(deadline, 0),
-	priority, state, takeable <> 0, gap <> 0, returned <> 0, untried <> 0, front, hidden <> 0, round, nullif(used, 0), place, since, nullif(consumer, 0), nullif(follower, 0), attempts, nullif(ready_at, 0),
-	nullif(until, 0), nullif(expires, 0), nullif(wake, 0), nullif(err_code, 0), grp, err_message, key, kind, unique_key, metadata, payload
+SELECT $1, id, role, nullif(weight, 1), nullif(cost, 1), nullif(ttr, 0),
+	nullif(max_attempts, 0), created, nullif(deadline, 0),
+	priority, state, takeable <> 0, gap <> 0, returned <> 0, untried <> 0, front, hidden <> 0,
+	round, nullif(used, 0), place, since, nullif(consumer, 0), nullif(follower, 0), attempts,
+	nullif(ready_at, 0),
+	nullif(until, 0), nullif(expires, 0), nullif(wake, 0), nullif(err_code, 0), grp, err_message,
+	key, kind, unique_key, metadata, payload
 FROM %s`)
 
 	// The rows are looked up one by one before the join, and are locked already. If the table
 	// itself were joined, the planner might scan all of it while the queue seems short.
 	sqlUpdate = withRows(21, "id, "+changingColumns+", grp, err_message", `
 UPDATE fairq.tasks t SET
-	priority = u.priority, state = u.state, takeable = u.takeable <> 0, gap = u.gap <> 0, returned = u.returned <> 0, untried = u.untried <> 0, front = u.front, hidden = u.hidden <> 0, round = u.round, used = nullif(u.used, 0),
+	priority = u.priority, state = u.state, takeable = u.takeable <> 0, gap = u.gap <> 0,
+	returned = u.returned <> 0, untried = u.untried <> 0, front = u.front, hidden = u.hidden <> 0,
+	round = u.round, used = nullif(u.used, 0),
 	place = u.place, since = u.since,
-	consumer = nullif(u.consumer, 0), follower = nullif(u.follower, 0), attempts = u.attempts, ready_at = nullif(u.ready_at, 0),
-	until = nullif(u.until, 0), expires = nullif(u.expires, 0), wake = nullif(u.wake, 0), err_code = nullif(u.err_code, 0),
+	consumer = nullif(u.consumer, 0), follower = nullif(u.follower, 0), attempts = u.attempts,
+	ready_at = nullif(u.ready_at, 0),
+	until = nullif(u.until, 0), expires = nullif(u.expires, 0), wake = nullif(u.wake, 0),
+	err_code = nullif(u.err_code, 0),
 	grp = u.grp, err_message = u.err_message
 FROM (
 	SELECT at, u.* FROM %s CROSS JOIN LATERAL (

@@ -57,8 +57,9 @@ var sources = [rows.NumIndexes]source{
 
 // columnsOf has the columns of each table in the order of reading.
 var columnsOf = map[string]string{
-	"tasks":     taskColumns,
-	"keys":      `"key", ready, delayed, taken, buried, held, paused, waits, until, hold, filled, limits`,
+	"tasks": taskColumns,
+	"keys": `"key", ready, delayed, taken, buried, held, paused, waits, until, hold, filled, ` +
+		`limits`,
 	"served":    `"key", priority, round, used, taken`,
 	"consumers": `number, name, epoch, deadline`,
 	"groups":    `name, started, cancelled, tasks, members`,

@@ -43,9 +43,13 @@ CREATE TABLE ~rounds (queue, priority, round NOT NULL,
 CREATE TABLE ~tasks (
 	id INTEGER PRIMARY KEY, -- queue << 42 | id
 	queue NOT NULL, "key" NOT NULL, kind NOT NULL, unique_key NOT NULL, role NOT NULL,
-	priority NOT NULL, weight NOT NULL, cost NOT NULL, ttr NOT NULL, max_attempts NOT NULL, created NOT NULL, deadline NOT NULL,
-	"group" NOT NULL, state NOT NULL, takeable NOT NULL, round NOT NULL, used NOT NULL, gap NOT NULL, returned NOT NULL, untried NOT NULL, front NOT NULL, hidden NOT NULL, place NOT NULL, since NOT NULL,
-	consumer NOT NULL, follower NOT NULL, attempts NOT NULL, ready_at NOT NULL, until NOT NULL, expires NOT NULL, wake NOT NULL,
+	priority NOT NULL, weight NOT NULL, cost NOT NULL, ttr NOT NULL, max_attempts NOT NULL,
+	created NOT NULL, deadline NOT NULL,
+	"group" NOT NULL, state NOT NULL, takeable NOT NULL, round NOT NULL, used NOT NULL,
+	gap NOT NULL, returned NOT NULL, untried NOT NULL, front NOT NULL, hidden NOT NULL,
+	place NOT NULL, since NOT NULL,
+	consumer NOT NULL, follower NOT NULL, attempts NOT NULL, ready_at NOT NULL, until NOT NULL,
+	expires NOT NULL, wake NOT NULL,
 	err_code NOT NULL, err, -- NULL if there is none
 	metadata NOT NULL, -- JSON, '' if there is none
 	payload

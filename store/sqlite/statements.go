@@ -10,8 +10,10 @@ type statement struct{ name, sql string }
 
 // taskColumns are in the order of readTask.
 const (
-	taskColumns = `follower, id, "key", kind, unique_key, role, priority, weight, cost, ttr, max_attempts, created, deadline, ` +
-		`"group", state, takeable, round, used, gap, returned, untried, front, hidden, place, since, consumer, attempts, ready_at, until, expires, wake, err_code, err, metadata`
+	taskColumns = `follower, id, "key", kind, unique_key, role, priority, weight, cost, ttr, ` +
+		`max_attempts, created, deadline, ` +
+		`"group", state, takeable, round, used, gap, returned, untried, front, hidden, place, since, ` +
+		`consumer, attempts, ready_at, until, expires, wake, err_code, err, metadata`
 	withPayload = taskColumns + `, payload`
 )
 
@@ -62,18 +64,22 @@ var (
 	}
 	updateTask = &statement{
 		"update",
-		`UPDATE ~tasks SET "group" = ?, priority = ?, state = ?, takeable = ?, round = ?, used = ?, gap = ?, returned = ?, untried = ?, front = ?, hidden = ?, place = ?, since = ?, ` +
-			`consumer = ?, follower = ?, attempts = ?, ready_at = ?, until = ?, expires = ?, wake = ?, err_code = ?, err = ? WHERE id = ?`,
+		`UPDATE ~tasks SET "group" = ?, priority = ?, state = ?, takeable = ?, round = ?, used = ?, ` +
+			`gap = ?, returned = ?, untried = ?, front = ?, hidden = ?, place = ?, since = ?, ` +
+			`consumer = ?, follower = ?, attempts = ?, ready_at = ?, until = ?, expires = ?, wake = ?, ` +
+			`err_code = ?, err = ? WHERE id = ?`,
 	}
 	takeTask = &statement{"take", `UPDATE ~tasks SET state = 3, takeable = 0, ` +
 		`since = ?, consumer = ?, attempts = ?, until = ?, wake = ? WHERE id = ?`}
 	deleteTask = &statement{"delete", `DELETE FROM ~tasks WHERE id = ?`}
 	setKey     = &statement{
 		"set key",
-		`INSERT INTO ~keys (queue, "key", ready, delayed, taken, buried, held, paused, waits, until, hold, filled, limits) ` +
+		`INSERT INTO ~keys (queue, "key", ready, delayed, taken, buried, held, paused, waits, until, ` +
+			`hold, filled, limits) ` +
 			`VALUES (` + placeholders(13) +
 			`) ON CONFLICT (queue, "key") DO UPDATE SET ready = excluded.ready, ` +
-			`delayed = excluded.delayed, taken = excluded.taken, buried = excluded.buried, held = excluded.held, ` +
+			`delayed = excluded.delayed, taken = excluded.taken, buried = excluded.buried, ` +
+			`held = excluded.held, ` +
 			`paused = excluded.paused, waits = excluded.waits, until = excluded.until, ` +
 			`hold = excluded.hold, filled = excluded.filled, limits = excluded.limits`,
 	}

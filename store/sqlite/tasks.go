@@ -43,7 +43,8 @@ func putTask(v *view, r *rows.Row) (err error) {
 		n, err = v.session.exec(updateTask,
 			r.Group, int64(r.Priority), int64(r.State), bit(r.Takeable), int64(r.Round), int64(r.Used),
 			bit(r.Gap), bit(r.Returned), bit(r.Untried), int64(r.Front), bit(r.Hidden),
-			int64(r.Place), int64(r.Since), int64(r.Consumer), int64(r.Follower), int64(r.Attempts), r.ReadyAt,
+			int64(r.Place), int64(r.Since), int64(r.Consumer), int64(r.Follower), int64(r.Attempts),
+			r.ReadyAt,
 			r.Until, r.Expires, r.Wake,
 			code, message, v.rowid(r.ID))
 	}

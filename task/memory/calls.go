@@ -454,7 +454,9 @@ func (q *queue) SetKey(_ context.Context, key string, limits driver.KeyLimits) e
 }
 
 // LimitedKeys implements [driver.Backend].
-func (q *queue) LimitedKeys(_ context.Context, from string, n int) (all []driver.LimitedKey, err error) {
+func (q *queue) LimitedKeys(
+	_ context.Context, from string, n int,
+) (all []driver.LimitedKey, err error) {
 	if _, err := q.enter(); err != nil {
 		return nil, err
 	}

@@ -111,7 +111,8 @@ func (q *queue) check(t require.TestingT) {
 			all += k.tasks[state]
 		}
 		require.Equal(t, all, k.tasks[0])
-		require.True(t, all > 0 || k.paused || k.wait.Until != 0 || k.own != nil || k.isIdle && k.given == 1)
+		require.True(t, all > 0 || k.paused || k.wait.Until != 0 || k.own != nil ||
+			k.isIdle && k.given == 1)
 		require.True(t, all > 0 || len(k.lines) == 0 || k.isUniform())
 		limit := q.settings.MaxInFlightPerKey
 		if k.own != nil {

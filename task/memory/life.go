@@ -110,8 +110,8 @@ func (q *queue) follower(it *item, now int64) *item {
 	return nil
 }
 
-// follow decides about the follower of a task that is not taken any more after a transition. If the
-// task has left the queue, it is not used.
+// follow decides about the follower of a task that is not taken any more after a transition. If
+// the task has left the queue, it is not used.
 func (q *queue) follow(it, next *item, uniqueKey string, f life.Transition, now int64) {
 	if f.Waits() {
 		r := q.record(next)

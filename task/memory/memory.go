@@ -47,8 +47,8 @@ type Store struct {
 //     in evictable if it is Ready or Delayed and there are evictions.
 //   - The counters agree with that: tasks here and of each key.
 //   - A key is in keys while it has tasks, is paused or waits, its bucket is not full or it has
-//     limits of its own, and may stay for a while as an idle one. It is in waiting while wait.Until
-//     is not 0.
+//     limits of its own, and may stay for a while as an idle one. It is in waiting while
+//     wait.Until is not 0.
 //   - The notifiers know of a time that is no later than the first of timers, waiting, leaving and
 //     outcomes.
 //

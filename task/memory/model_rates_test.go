@@ -85,7 +85,9 @@ func (m *model) SetKey(_ context.Context, key string, limits driver.KeyLimits) e
 	return nil
 }
 
-func (m *model) LimitedKeys(_ context.Context, from string, n int) (list []driver.LimitedKey, err error) {
+func (m *model) LimitedKeys(
+	_ context.Context, from string, n int,
+) (list []driver.LimitedKey, err error) {
 	_, leave := m.enter()
 	defer leave()
 	for _, key := range slices.Sorted(maps.Keys(m.limits)) {

@@ -79,8 +79,8 @@ func (modelStore) Open(
 	return &model{
 		s: s, notifier: n, bands: map[int]*modelBand{}, groups: map[string]*modelGroup{},
 		outcomes: map[string]modelOutcome{}, consumers: map[string]*modelConsumer{},
-		keys: map[string]bool{}, waits: map[string]time.Time{}, debts: map[string]*modelDebt{}, backlog: map[string][]int{},
-		limits: map[string]driver.KeyLimits{},
+		keys: map[string]bool{}, waits: map[string]time.Time{}, debts: map[string]*modelDebt{},
+		backlog: map[string][]int{}, limits: map[string]driver.KeyLimits{},
 	}, nil
 }
 
@@ -131,7 +131,9 @@ func (t *modelTask) record() driver.Record {
 	return r
 }
 
-func (m *model) put(now time.Time, n *driver.New) (id driver.ID, evicted []driver.Record, err error) {
+func (m *model) put(
+	now time.Time, n *driver.New,
+) (id driver.ID, evicted []driver.Record, err error) {
 	var first *modelTask // that runs
 	for _, t := range m.tasks {
 		if n.UniqueKey == "" || t.UniqueKey != n.UniqueKey {
@@ -154,7 +156,8 @@ func (m *model) put(now time.Time, n *driver.New) (id driver.ID, evicted []drive
 		return 0, nil, fairq.ErrKeyFull
 	}
 	free := m.s.Capacity - m.count(counts)
-	if m.s.WhenFull == fairq.RejectOverShare && ofKey > 0 && ofKey >= m.weight(n.Key, n.Weight)*(free-1) && m.s.Capacity > 1 {
+	if m.s.WhenFull == fairq.RejectOverShare && ofKey > 0 &&
+		ofKey >= m.weight(n.Key, n.Weight)*(free-1) && m.s.Capacity > 1 {
 		m.stats.Refused++
 		return 0, nil, fairq.ErrKeyFull
 	}
@@ -211,7 +214,8 @@ func (m *model) replace(now time.Time, t *modelTask, n *driver.New) (driver.ID, 
 	switch {
 	case !n.Replace:
 		return 0, driver.ErrDuplicate
-	case t.State == driver.Buried || t.Key != n.Key || t.Kind != n.Kind || t.Group != n.Group || !members:
+	case t.State == driver.Buried || t.Key != n.Key || t.Kind != n.Kind || t.Group != n.Group ||
+		!members:
 		return 0, driver.ErrReplace
 	case t.State == driver.Taken:
 		if t = m.follower(t); t == nil {
@@ -284,8 +288,10 @@ func (m *model) notTaken(first *modelTask, now time.Time) {
 		return
 	}
 	n := driver.New{
-		Key: t.Key, Payload: t.payload, Cost: t.Cost, Learned: t.learned, Priority: t.Priority, Kind: t.Kind,
-		Replace: true, Group: t.Group, Role: t.Role, Deadline: t.Deadline, TTR: t.TTR, MaxAttempts: t.MaxAttempts, Metadata: t.Metadata,
+		Key: t.Key, Payload: t.payload, Cost: t.Cost, Learned: t.learned, Priority: t.Priority,
+		Kind:    t.Kind,
+		Replace: true, Group: t.Group, Role: t.Role, Deadline: t.Deadline, TTR: t.TTR,
+		MaxAttempts: t.MaxAttempts, Metadata: t.Metadata,
 	}
 	if t.Until.After(now) {
 		n.Delay = t.Until.Sub(now)

@@ -96,7 +96,8 @@ func (m *model) becomeReady(t *modelTask, at time.Time) {
 func (m *model) blocked(key string) bool {
 	taken := m.count(func(t *modelTask) bool { return t.State == driver.Taken && t.Key == key })
 	limit := cmp.Or(m.limits[key].MaxInFlight, m.s.MaxInFlightPerKey)
-	return !m.until(all).IsZero() || m.keys[key] || !m.until(key).IsZero() || limit > 0 && taken >= limit
+	return !m.until(all).IsZero() || m.keys[key] || !m.until(key).IsZero() ||
+		limit > 0 && taken >= limit
 }
 
 // next returns the task to be taken, and has used its turn.
@@ -154,7 +155,8 @@ func (m *model) Upcoming(_ context.Context, n int) (next []driver.UpcomingTask, 
 	_, leave := m.enter()
 	defer leave()
 	c := &model{
-		s: m.s, notifier: m.notifier, keys: m.keys, waits: m.waits, limits: m.limits, debts: maps.Clone(m.debts),
+		s: m.s, notifier: m.notifier, keys: m.keys, waits: m.waits, limits: m.limits,
+		debts: maps.Clone(m.debts),
 		bands: map[int]*modelBand{}, backlog: maps.Clone(m.backlog),
 	}
 	for _, t := range m.tasks {
@@ -176,7 +178,9 @@ func (m *model) Upcoming(_ context.Context, n int) (next []driver.UpcomingTask, 
 		c.charge(t, 1)
 		r := m.find(t.ID).record()
 		round := c.bands[t.Priority].now - m.bands[t.Priority].now
-		next = append(next, driver.UpcomingTask{Info: r.Info(), Round: round, Weight: m.weight(t.Key, t.weight)})
+		next = append(next, driver.UpcomingTask{
+			Info: r.Info(), Round: round, Weight: m.weight(t.Key, t.weight),
+		})
 	}
 	return next, nil
 }

@@ -74,8 +74,8 @@ func (b *band) upcoming(keys map[*keyState]*order.Key) iter.Seq[*order.Line[*ite
 	}
 }
 
-// walk iterates over the tasks of a line. Its candidates are the next tasks of the lanes that it has
-// begun, and the first tasks of some others. n tasks take O(n log n), however many lanes there are.
+// walk iterates over the tasks of a line. Its candidates are the next tasks of the lanes that it
+// has begun, and the first tasks of some others. n tasks take O(n log n) for any number of lanes.
 type walk struct {
 	order.Line[*item]
 	line *line

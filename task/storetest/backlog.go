@@ -105,7 +105,9 @@ type measured struct {
 }
 
 func (b *backlog) fill(t *testing.T, store task.Store, n, limit int) *measured {
-	q, err := task.Open(ctx, store, fmt.Sprint(n), &options{MaxInFlightPerKey: limit, KeepPlace: limit > 0})
+	q, err := task.Open(ctx, store, fmt.Sprint(n), &options{
+		MaxInFlightPerKey: limit, KeepPlace: limit > 0,
+	})
 	m := &measured{t, q, nil, map[string]time.Duration{}}
 	m.ok(err)
 	t.Cleanup(func() { m.ok(q.Close(ctx)) })
@@ -179,7 +181,8 @@ func (m *measured) measure() {
 	m.time("Find", func() error { _, err := m.Find(ctx, "u"); return err })
 	put("Put that replaces", task.PutOptions{UniqueKey: "u", Kind: "new", Replace: true})
 	m.time("Change", func() error { return m.Change(ctx, id, task.Change[string]{Priority: new(1)}) })
-	m.time("Change back", func() error { return m.Change(ctx, id, task.Change[string]{Priority: new(0)}) })
+	back := task.Change[string]{Priority: new(0)}
+	m.time("Change back", func() error { return m.Change(ctx, id, back) })
 	m.time("Bury by id", func() error { return m.Queue.Bury(ctx, id, errOops) })
 	m.time("Kick", func() error { _, err := m.Kick(ctx, task.ListOptions{}); return err })
 	m.time("Take of a kind", func() (err error) { t, err = m.picky.Take(ctx); return err })

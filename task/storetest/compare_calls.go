@@ -398,7 +398,8 @@ func (c *comparison) limit() {
 			l.Rate.Burst = c.limits.IntN(4)
 		}
 	}
-	c.both(fmt.Sprintf("SetKey(%s, %+v)", key, l), at, func(s *side) error { return s.SetKey(c.ctx, key, l) })
+	c.both(fmt.Sprintf("SetKey(%s, %+v)", key, l), at,
+		func(s *side) error { return s.SetKey(c.ctx, key, l) })
 	from, n := c.keys[c.limits.IntN(len(c.keys))], c.limits.IntN(3)
 	limited := map[*side][]task.LimitedKey{}
 	for _, s := range []*side{at, c.want} {

@@ -11,39 +11,47 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-func (q *queue) limit(key string, l *task.KeyLimits) { q.e.Helper(); q.e.ok(q.SetKey(ctx, key, l)) }
+func (q *queue) limit(key string, l *task.KeyLimits) {
+	q.e.Helper()
+	q.e.ok(q.SetKey(ctx, key, l))
+}
 
 // limited checks which keys have limits.
 func (q *queue) limited(want ...task.LimitedKey) {
 	q.e.Helper()
 	got, err := q.LimitedKeys(ctx, "", 0)
 	q.e.ok(err)
-	equal(q.e, "keys with limits", append([]task.LimitedKey{}, got...), append([]task.LimitedKey{}, want...))
+	equal(q.e, "keys with limits", append([]task.LimitedKey{}, got...),
+		append([]task.LimitedKey{}, want...))
 }
 
 // limitable are Options with which a queue has limits for its keys, but hardly any.
 var limitable = options{MaxInFlightPerKey: fairq.MaxLen}
 
 var limitCases = []testCase{
-	{"MaxInFlight", "SetKey gives a key limits of its own, in place of its earlier ones; nil removes them", func(e *env) {
-		q := e.open(options{MaxInFlightPerKey: 1})
-		q.put("a1 a2 a3 a4 b1 b2")
-		q.limit("a", &task.KeyLimits{MaxInFlight: 2})
-		l := q.takes("a1 b1 a2")
-		q.none()
-		q.limit("a", &task.KeyLimits{MaxInFlight: -1})
-		l = append(l, q.takes("a3 a4")...)
-		q.put("a5")
-		q.limit("a", nil)
-		for _, held := range l[2:] {
+	{
+		"MaxInFlight",
+		"SetKey gives a key limits of its own, in place of its earlier ones; nil removes them",
+		func(e *env) {
+			q := e.open(options{MaxInFlightPerKey: 1})
+			q.put("a1 a2 a3 a4 b1 b2")
+			q.limit("a", &task.KeyLimits{MaxInFlight: 2})
+			l := q.takes("a1 b1 a2")
 			q.none()
-			held.ack()
-		}
-		q.none()
-		l[0].ack()
-		q.takes("a5")
-		q.none()
-	}},
+			q.limit("a", &task.KeyLimits{MaxInFlight: -1})
+			l = append(l, q.takes("a3 a4")...)
+			q.put("a5")
+			q.limit("a", nil)
+			for _, held := range l[2:] {
+				q.none()
+				held.ack()
+			}
+			q.none()
+			l[0].ack()
+			q.takes("a5")
+			q.none()
+		},
+	},
 	{"Lower", "A lower limit takes nothing back: taken tasks stay taken, and count.", func(e *env) {
 		for _, o := range []options{limitable, {KeyRate: task.Rate{Limit: 1000, Burst: 1000}}} {
 			q := e.openIn(e.store, "queue", o)
@@ -83,7 +91,10 @@ var limitCases = []testCase{
 			q := e.openIn(e.store, "queue", options{MaxInFlightPerKey: 1})
 			first, next := q.taking(), q.taking()
 			synctest.Wait()
-			_, err := q.PutBatch(ctx, []task.Entry[string]{{Key: "a", Payload: "a1"}, {Key: "a", Payload: "a2"}})
+			_, err := q.PutBatch(ctx, []task.Entry[string]{
+				{Key: "a", Payload: "a1"},
+				{Key: "a", Payload: "a2"},
+			})
 			e.ok(err)
 			q.limit("a", &task.KeyLimits{MaxInFlight: 2}) // perhaps before the first task is taken
 			gotAll(e, "a1 a2", first, next)
@@ -109,7 +120,10 @@ var limitCases = []testCase{
 		q := e.open(o)
 		q.costing(8, "a1 a2")
 		q.first("a1").ack()
-		q.limit("a", &task.KeyLimits{Rate: task.Rate{Limit: 2, Burst: 1}}) // it still lacks 5 for the first one
+		q.limit("a", &task.KeyLimits{Rate: task.Rate{
+			Limit: 2,
+			Burst: 1,
+		}}) // it still lacks 5 for the first one
 		q.goesOn("a2", 3*second)
 	}},
 	{"Weight", "A new Weight holds from the next turn of the key on", func(e *env) {
@@ -199,7 +213,10 @@ var limitCases = []testCase{
 			q.limit(key, &l)
 			return task.LimitedKey{Key: key, KeyLimits: l}
 		}
-		b := of("b", task.KeyLimits{Weight: fairq.MaxWeight, MaxInFlight: fairq.MaxLen, Rate: task.Rate{Limit: task.MaxRate, Burst: task.MaxRate}})
+		b := of("b", task.KeyLimits{
+			Weight: fairq.MaxWeight, MaxInFlight: fairq.MaxLen,
+			Rate: task.Rate{Limit: task.MaxRate, Burst: task.MaxRate},
+		})
 		empty := of("", task.KeyLimits{MaxInFlight: -1})
 		long := of(strings.Repeat("\xff", task.MaxName), task.KeyLimits{Rate: task.Rate{Limit: -1}})
 		a := of("a", task.KeyLimits{Rate: task.Rate{Limit: 1.0 / 3, Burst: 1}})
@@ -238,8 +255,11 @@ var limitCases = []testCase{
 			"and 1000000000 at most":                            {Rate: task.Rate{Limit: 1.1e9}},
 			"KeyLimits.Rate.Limit is 0;":                        {Rate: task.Rate{Burst: 1}},
 			"KeyLimits.Rate.Burst is -1;":                       {Rate: task.Rate{Limit: 1, Burst: -1}},
-			"KeyLimits.Rate.Burst is 1000000001;":               {Rate: task.Rate{Limit: 1, Burst: task.MaxRate + 1}},
-			"KeyLimits.Rate.Burst is 5; it must be 0 if":        {Rate: task.Rate{Limit: -1, Burst: 5}},
+			"KeyLimits.Rate.Burst is 1000000001;": {Rate: task.Rate{
+				Limit: 1,
+				Burst: task.MaxRate + 1,
+			}},
+			"KeyLimits.Rate.Burst is 5; it must be 0 if": {Rate: task.Rate{Limit: -1, Burst: 5}},
 		} {
 			err := q.SetKey(ctx, "a", &l)
 			if e.is(err, task.ErrInvalid); !strings.Contains(err.Error(), value) {
@@ -256,7 +276,8 @@ var limitCases = []testCase{
 			q.put("a1 a2")
 			for _, l := range []*task.KeyLimits{{MaxInFlight: 1}, nil} {
 				err := q.SetKey(ctx, "a", l)
-				if e.is(err, task.ErrInvalid); !strings.Contains(err.Error(), "Options.MaxInFlightPerKey is 0; it must be set at Open") {
+				if e.is(err, task.ErrInvalid); !strings.Contains(err.Error(),
+					"Options.MaxInFlightPerKey is 0; it must be set at Open") {
 					e.Fatalf("the error is %q", err)
 				}
 			}
@@ -311,7 +332,8 @@ var limitElsewhere = []testCase{
 		q.takes("a1")
 		e.kill()
 		other := e.openIn(e.reopen(), "queue", o)
-		other.limited(task.LimitedKey{Key: "a", KeyLimits: l}, task.LimitedKey{Key: "c", KeyLimits: task.KeyLimits{Weight: 5}})
+		other.limited(task.LimitedKey{Key: "a", KeyLimits: l},
+			task.LimitedKey{Key: "c", KeyLimits: task.KeyLimits{Weight: 5}})
 		other.order("b1")
 	}},
 	{"Changed", "The queue must have a MaxInFlightPerKey or a KeyRate", func(e *env) {

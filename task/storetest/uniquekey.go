@@ -211,26 +211,47 @@ var uniqueKeyCases = []testCase{
 		}
 		for i, c := range []ending{
 			{"Ack", unique, func(_ *queue, _ *consumer, l *lease) error { return l.Ack(ctx) }, true},
-			{"Discard", unique, func(_ *queue, _ *consumer, l *lease) error { return l.Discard(ctx, errOops) }, true},
-			{"Bury", unique, func(_ *queue, _ *consumer, l *lease) error { return l.Bury(ctx, errOops) }, true},
-			{"Bury by id", unique, func(q *queue, _ *consumer, l *lease) error { return q.Bury(ctx, l.ID, errOops) }, true},
-			{"Delete", unique, func(q *queue, _ *consumer, l *lease) error { return q.Delete(ctx, l.ID) }, true},
+			{"Discard", unique, func(_ *queue, _ *consumer, l *lease) error {
+				return l.Discard(ctx, errOops)
+			}, true},
+			{"Bury", unique, func(_ *queue, _ *consumer, l *lease) error {
+				return l.Bury(ctx, errOops)
+			}, true},
+			{"Bury by id", unique, func(q *queue, _ *consumer, l *lease) error {
+				return q.Bury(ctx, l.ID, errOops)
+			}, true},
+			{"Delete", unique, func(q *queue, _ *consumer, l *lease) error {
+				return q.Delete(ctx, l.ID)
+			}, true},
 			{"DeleteSome", unique, func(q *queue, _ *consumer, l *lease) error {
 				_, err := q.DeleteSome(ctx, task.ListOptions{State: task.Taken})
 				return err
 			}, true},
-			{"Last", task.PutOptions{MaxAttempts: 1}, func(_ *queue, _ *consumer, l *lease) error { return l.Fail(ctx, errOops, 0) }, true},
+			{"Last", task.PutOptions{MaxAttempts: 1}, func(_ *queue, _ *consumer, l *lease) error {
+				return l.Fail(ctx, errOops, 0)
+			}, true},
 			{"TTL", task.PutOptions{TTL: second}, func(_ *queue, _ *consumer, l *lease) error {
 				time.Sleep(second)
 				return l.Release(ctx, 0)
 			}, true},
-			{"Fail", task.PutOptions{TTL: time.Hour}, func(_ *queue, _ *consumer, l *lease) error { return l.Fail(ctx, errOops, second) }, false},
-			{"Release", unique, func(_ *queue, _ *consumer, l *lease) error { return l.Release(ctx, 0) }, false},
-			{"Snooze", unique, func(_ *queue, _ *consumer, l *lease) error { return l.Snooze(ctx, time.Hour) }, false},
+			{"Fail", task.PutOptions{TTL: time.Hour}, func(_ *queue, _ *consumer, l *lease) error {
+				return l.Fail(ctx, errOops, second)
+			}, false},
+			{"Release", unique, func(_ *queue, _ *consumer, l *lease) error {
+				return l.Release(ctx, 0)
+			}, false},
+			{"Snooze", unique, func(_ *queue, _ *consumer, l *lease) error {
+				return l.Snooze(ctx, time.Hour)
+			}, false},
 			{"Return", unique, func(_ *queue, _ *consumer, l *lease) error { return l.Return(ctx) }, false},
-			{"Repeat", unique, func(_ *queue, _ *consumer, l *lease) error { return l.Repeat(ctx, second) }, false},
+			{"Repeat", unique, func(_ *queue, _ *consumer, l *lease) error {
+				return l.Repeat(ctx, second)
+			}, false},
 			{"Close", unique, func(_ *queue, c *consumer, _ *lease) error { return c.Close(ctx) }, false},
-			{"TTR", task.PutOptions{TTR: second}, func(*queue, *consumer, *lease) error { time.Sleep(second); return nil }, false},
+			{"TTR", task.PutOptions{TTR: second}, func(*queue, *consumer, *lease) error {
+				time.Sleep(second)
+				return nil
+			}, false},
 		} {
 			e.Log("ended by", c.name)
 			o := []options{{}, {KeepPlace: true}, {MaxInFlightPerKey: 1}, {Quantum: 1}}[i%4]
@@ -268,7 +289,8 @@ var uniqueKeyCases = []testCase{
 			} else {
 				q.gone(next)
 				i := q.peek(first).Info()
-				equal(e, "state, attempts, error and end", [4]any{i.State, i.Attempts, i.Err, i.Expires}, [4]any{task.Ready, 0, (*task.Error)(nil), time.Time{}})
+				equal(e, "state, attempts, error and end", [4]any{i.State, i.Attempts, i.Err, i.Expires},
+					[4]any{task.Ready, 0, (*task.Error)(nil), time.Time{}})
 				wait.waits()
 			}
 			after.waits()
@@ -287,7 +309,8 @@ var uniqueKeyCases = []testCase{
 			l.ack()
 			e.at("Until", q.peek(next).Info().Until, start, 5*second)
 			e.at("Expires", q.peek(next).Info().Expires, start, 7*second)
-			got(func() *call[*lease] { c := q.taking(); c.waits(); time.Sleep(2 * second); return c }(), "a2").ack()
+			got(func() *call[*lease] { c := q.taking(); c.waits(); time.Sleep(2 * second); return c }(),
+				"a2").ack()
 			start = time.Now()
 			l, next = q.followed(later)
 			time.Sleep(3 * second)
@@ -314,29 +337,32 @@ var uniqueKeyCases = []testCase{
 			q.order("a3")
 		}
 	}},
-	{"FollowInGroup", "has another key, kind or group, or is not a Member of its group", func(e *env) {
-		q := e.open()
-		member := in(task.Member)
-		l, _ := q.followed(member)
-		end := q.one("e1", in(task.AtEnd))
-		q.refuses("a3", again, task.ErrReplace)
-		l.ack()
-		q.state(task.Held, end)
-		q.order("a2 e1")
-		l, next := q.followed(member)
-		q.cancel()
-		q.gone(next)
-		l.fail(errOops)
-		q.counts(0, 0, 0, 0, 0)
-		l, _ = q.followed(task.PutOptions{})
-		wait := q.waiting()
-		n, err := q.Truncate(ctx)
-		e.ok(err)
-		equal(e, "deleted", n, 2)
-		wait.returns(task.ErrDeleted)
-		l.lost(q)
-		q.counts(0, 0, 0, 0, 0)
-	}},
+	{
+		"FollowInGroup", "has another key, kind or group, or is not a Member of its group",
+		func(e *env) {
+			q := e.open()
+			member := in(task.Member)
+			l, _ := q.followed(member)
+			end := q.one("e1", in(task.AtEnd))
+			q.refuses("a3", again, task.ErrReplace)
+			l.ack()
+			q.state(task.Held, end)
+			q.order("a2 e1")
+			l, next := q.followed(member)
+			q.cancel()
+			q.gone(next)
+			l.fail(errOops)
+			q.counts(0, 0, 0, 0, 0)
+			l, _ = q.followed(task.PutOptions{})
+			wait := q.waiting()
+			n, err := q.Truncate(ctx)
+			e.ok(err)
+			equal(e, "deleted", n, 2)
+			wait.returns(task.ErrDeleted)
+			l.lost(q)
+			q.counts(0, 0, 0, 0, 0)
+		},
+	},
 }
 
 // in is for tasks of group g.

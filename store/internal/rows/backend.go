@@ -385,7 +385,9 @@ func (b *backend) SetKey(ctx context.Context, key string, limits driver.KeyLimit
 }
 
 // LimitedKeys implements [driver.Backend].
-func (b *backend) LimitedKeys(ctx context.Context, from string, n int) (all []driver.LimitedKey, err error) {
+func (b *backend) LimitedKeys(
+	ctx context.Context, from string, n int,
+) (all []driver.LimitedKey, err error) {
 	err = b.call(ctx, "LimitedKeys", call{order: puts, run: func(u *unit) error {
 		u.saveKeys()
 		all = nil

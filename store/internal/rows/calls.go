@@ -48,7 +48,10 @@ func lastParkedRange(lock Lock, of ...lineKind) Range {
 	for i, at := range of {
 		prefixes[i] = Tuple{at.Key, at.kind, num(at.Priority), num(Parked)}
 	}
-	return Range{Index: TaskKinds, Prefixes: eachOnce(prefixes), Each: true, Desc: true, Limit: 1, Lock: lock}
+	return Range{
+		Index: TaskKinds, Prefixes: eachOnce(prefixes), Each: true, Desc: true, Limit: 1,
+		Lock: lock,
+	}
 }
 
 // AliveRange is consumers that must not go before the end of the transaction.
@@ -159,7 +162,8 @@ func (v Calls) Leases(consumer uint64) (map[uint64]uint64, error) {
 // Buried returns tasks of a key and kind that are buried, in the order of Since.
 func (v Calls) Buried(o driver.ListOptions) ([]*Row, error) {
 	return v.Rows(Range{
-		Index: TaskSince, Prefixes: at(num(0)), Limit: o.Limit, Only: Only{Key: o.Key, Kind: o.Kind}, Lock: SkipLocked,
+		Index: TaskSince, Prefixes: at(num(0)), Limit: o.Limit, Only: Only{Key: o.Key, Kind: o.Kind},
+		Lock: SkipLocked,
 	})
 }
 
@@ -189,7 +193,10 @@ func (v Calls) Deletable(o driver.ListOptions, n int) (found []*Row, all bool, e
 			return found, false, err
 		}
 	}
-	found, err = v.Rows(Range{Index: TaskLine, Prefixes: at(*o.Key), Limit: n, Only: Only{State: o.State, Kind: o.Kind}})
+	found, err = v.Rows(Range{
+		Index: TaskLine, Prefixes: at(*o.Key), Limit: n,
+		Only: Only{State: o.State, Kind: o.Kind},
+	})
 	return found, len(found) < n, err
 }
 

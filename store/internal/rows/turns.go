@@ -276,8 +276,9 @@ func (r *Row) setTurn(t account.Account, returned bool) {
 }
 
 // changeKey changes the pause, the limits and the wait of a key, and reports whether its pause and
-// wait block or free it: then the caller must call updateKey. The first pause or wait of any key gives the queue fronts
-// (see needFronts), so that such a change writes the fronts of the key, and not its whole backlog.
+// wait block or free it: then the caller must call updateKey. The first pause or wait of any key
+// gives the queue fronts (see needFronts), so that such a change writes the fronts of the key, and
+// not its whole backlog.
 func (u *unit) changeKey(key string, change func(k *Key)) (changes bool) {
 	k := u.key(key)
 	was := *k

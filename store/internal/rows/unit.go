@@ -235,7 +235,8 @@ func (u *unit) blocked(key string) bool {
 		return u.isHeld(key)
 	}
 	k := u.key(key)
-	return k.IsHeld() || k.Tasks[driver.Taken] >= life.MaxInFlight(&u.q.settings.Settings, u.limits(k))
+	return k.IsHeld() ||
+		k.Tasks[driver.Taken] >= life.MaxInFlight(&u.q.settings.Settings, u.limits(k))
 }
 
 // limits returns the own limits of a key, nil if it has none or the queue does not obey them.

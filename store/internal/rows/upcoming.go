@@ -11,7 +11,9 @@ import (
 )
 
 // Upcoming implements [driver.Backend].
-func (b *backend) Upcoming(ctx context.Context, n int) (upcoming []driver.UpcomingTask, err error) {
+func (b *backend) Upcoming(
+	ctx context.Context, n int,
+) (upcoming []driver.UpcomingTask, err error) {
 	err = b.call(ctx, "Upcoming", call{order: puts, run: func(u *unit) error {
 		upcoming = u.upcoming(n)
 		return nil
@@ -45,7 +47,8 @@ func (u *unit) forecast(n, most int) (found []driver.UpcomingTask, ok bool) {
 	a := &ahead{u, n, map[string]*order.Key{}}
 	for lines := a.linesOf(rows); len(lines) > 0 && !queue.Blocked(); {
 		priority := lines[0].of.Priority
-		end, _ := slices.BinarySearchFunc(lines, priority+1, func(l *lineAhead, p int) int { return l.of.Priority - p })
+		end, _ := slices.BinarySearchFunc(lines, priority+1,
+			func(l *lineAhead, p int) int { return l.of.Priority - p })
 		band, over := lines[:end], false
 		firsts := func(yield func(*order.Line[*Row]) bool) {
 			for _, l := range band {
@@ -64,7 +67,9 @@ func (u *unit) forecast(n, most int) (found []driver.UpcomingTask, ok bool) {
 				continue
 			}
 			record := u.record(r)
-			found = append(found, driver.UpcomingTask{Info: record.Info(), Round: round, Weight: u.weight(r)})
+			found = append(found, driver.UpcomingTask{
+				Info: record.Info(), Round: round, Weight: u.weight(r),
+			})
 			if len(found) == n {
 				return found, true
 			}

@@ -269,7 +269,10 @@ func (v *views) save(c rows.Calls) {
 func (v *views) keys(c rows.Calls) {
 	k := &rows.Key{
 		Key: v.values.of(v.values.keys), Paused: v.chance(2), Limits: v.values.limits(),
-		Wait: life.Wait{Hold: v.values.time(), Full: v.values.time(), Until: v.values.time(), Waits: v.chance(2)},
+		Wait: life.Wait{
+			Hold: v.values.time(), Full: v.values.time(), Until: v.values.time(),
+			Waits: v.chance(2),
+		},
 	}
 	for range v.rnd.IntN(3) {
 		n := pick(v.rnd, 1, 1<<29)

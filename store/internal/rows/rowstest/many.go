@@ -69,9 +69,13 @@ func testMany(t *testing.T, db rows.DB) {
 		lines = append(lines, rows.Line{Key: fmt.Sprint(i)})
 	}
 	last := rows.LastRange(1, lines...)
-	in(t, db, &rows.Plan{Ranges: []rows.Range{rows.RowRange(false, rows.ForUpdate, all...), rows.ReadyRange(everything, n), last}}, func(v rows.Calls) {
+	in(t, db, &rows.Plan{Ranges: []rows.Range{
+		rows.RowRange(false, rows.ForUpdate, all...),
+		rows.ReadyRange(everything, n), last,
+	}}, func(v rows.Calls) {
 		count(t, "LastRange", n, func() ([]*rows.Row, error) { return v.Rows(last) })
-		for _, r := range count(t, "Ready", n, func() ([]*rows.Row, error) { return v.Ready(everything, n) }) {
+		ready := func() ([]*rows.Row, error) { return v.Ready(everything, n) }
+		for _, r := range count(t, "Ready", n, ready) {
 			r.State, r.Takeable, r.Consumer, r.Since = driver.Taken, false, consumer.Number, r.ID
 			ok(t, "Take", v.Put(r))
 		}

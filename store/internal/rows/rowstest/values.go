@@ -130,7 +130,10 @@ func (v values) limits() *driver.KeyLimits {
 	}
 	return &driver.KeyLimits{
 		Weight: pick(v.rnd, 0, 1, fairq.MaxWeight), MaxInFlight: pick(v.rnd, -1, 0, 1, fairq.MaxLen),
-		Rate: driver.Rate{Limit: pick(v.rnd, -1, 0, 1e-300, 1.0/3, driver.MaxRate), Burst: pick(v.rnd, 0, 1, driver.MaxRate)},
+		Rate: driver.Rate{
+			Limit: pick(v.rnd, -1, 0, 1e-300, 1.0/3, driver.MaxRate),
+			Burst: pick(v.rnd, 0, 1, driver.MaxRate),
+		},
 	}
 }
 

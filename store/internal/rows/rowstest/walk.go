@@ -46,7 +46,10 @@ func Walk(t *testing.T, db rows.DB, queue string) string {
 	}
 	v, err := tx.Enter(q.ID, &rows.Plan{Exclusive: true})
 	ok(t, "Enter", err)
-	w := &walker{v: rows.Calls{View: v}, head: v.Head(), now: v.Now(), keys: map[string]*rows.Key{}, followed: map[uint64]*rows.Row{}}
+	w := &walker{
+		v: rows.Calls{View: v}, head: v.Head(), now: v.Now(),
+		keys: map[string]*rows.Key{}, followed: map[uint64]*rows.Row{},
+	}
 	if err := json.Unmarshal(w.head.Settings, &w.settings); err != nil {
 		return err.Error()
 	}
@@ -148,7 +151,8 @@ func (w *walker) walkKeys() {
 		if k.MayWait() {
 			paused++
 		}
-		w.check(k.Paused || k.Until != 0 || k.Limits != nil || (w.countsKeys || w.limitsInFlight()) && tasks[0] > 0, "key %s has a row for nothing", name)
+		w.check(k.Paused || k.Until != 0 || k.Limits != nil ||
+			(w.countsKeys || w.limitsInFlight()) && tasks[0] > 0, "key %s has a row for nothing", name)
 		if !w.countsKeys && !w.limitsInFlight() {
 			tasks = [driver.Held + 1]int{}
 		}
@@ -207,10 +211,12 @@ func (w *walker) walkRow(r *rows.Row) {
 	case driver.Held:
 		first := w.followed[r.ID]
 		w.check(r.Group != "" || first != nil, "%s has no group and follows none", describe(r))
-		w.check(first == nil || r.UniqueKey == "" && r.Key == first.Key && r.Group == first.Group, "%s follows another task: %+v", describe(r), first)
+		w.check(first == nil || r.UniqueKey == "" && r.Key == first.Key && r.Group == first.Group,
+			"%s follows another task: %+v", describe(r), first)
 	}
 	weightMayChange := w.limitsInFlight() // by SetKey
-	w.check(weightMayChange || r.Used < uint64(w.share(r)), "%s has no share of its round left: %d is used", describe(r), r.Used)
+	w.check(weightMayChange || r.Used < uint64(w.share(r)),
+		"%s has no share of its round left: %d is used", describe(r), r.Used)
 	w.check(r.Wake == wake, "%s should wake at %d", describe(r), wake)
 	w.check(r.Wake == 0 || r.Wake > w.now, "%s is due", describe(r))
 	waits := r.State == driver.Ready || r.State == driver.Delayed
@@ -301,7 +307,8 @@ func (w *walker) walkGroup(name string) {
 			if tasks++; r.Role == driver.Member {
 				members++
 			}
-			w.check(r.State != driver.Held || w.followed[r.ID] != nil || g != nil && (!g.Started || r.Role != driver.Member), "%s is held", describe(r))
+			w.check(r.State != driver.Held || w.followed[r.ID] != nil ||
+				g != nil && (!g.Started || r.Role != driver.Member), "%s is held", describe(r))
 		}
 	}
 	if g == nil {
