@@ -458,7 +458,7 @@ func (c *comparison) consumer() {
 	})
 	if disconnects {
 		c.left = append(c.left, w)
-		time.Sleep(1) // stores lose the tasks of consumers that left at one moment in any order
+		time.Sleep(time.Nanosecond) // stores lose the tasks of consumers that left at one moment in any order
 	}
 	if len(c.workers) < 2 {
 		c.hire()
