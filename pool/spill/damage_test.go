@@ -317,7 +317,7 @@ func TestRefusedWithoutNewline(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(path, "1.letters"),
 		[]byte(version1[:len(version1)-1]), 0o600))
 	d := open(t, path, &spill.Options[string]{Codec: raw{}})
-	refusals := []error{errStop, errFault}
+	refusals := []error{errStop, errFault, errFault}
 	_, err := d.Restore(t.Context(), func(context.Context, *pool.DeadLetter[string]) error {
 		err := fmt.Errorf("%w: %w", spill.ErrRefused, refusals[0])
 		refusals = refusals[1:]
@@ -325,9 +325,9 @@ func TestRefusedWithoutNewline(t *testing.T) {
 	})
 	require.ErrorIs(t, err, spill.ErrRefused)
 	require.ErrorIs(t, err, errStop)
-	require.ErrorContains(t, err, "2 letters")
+	require.ErrorContains(t, err, "3 letters")
 	require.NoError(t, d.Write(t.Context(), letter("x")))
 	n, err := d.Restore(t.Context(), into(new([]string)))
 	require.NoError(t, err)
-	require.Equal(t, 3, n)
+	require.Equal(t, 4, n)
 }
