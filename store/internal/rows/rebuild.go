@@ -62,7 +62,7 @@ func (u *unit) countTasks(w *work, n int) (done bool) {
 	return u.eachOf(rows, n, func(r *Row) {
 		w.ID = r.ID
 		if to := u.q.counted(r.State); to != 0 {
-			u.count(u.key(r.Key), r, 0, to)
+			u.count(u.key(r.Key), 0, to)
 		}
 		if w.What == resetTasks {
 			u.reset(r)

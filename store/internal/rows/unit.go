@@ -201,12 +201,12 @@ func (u *unit) write(r *Row) {
 func (u *unit) recount(r *Row, state driver.State) {
 	u.noteRoom(r, state)
 	if from, to := u.q.counted(r.Was), u.q.counted(state); from != to {
-		u.count(u.key(r.Key), r, from, to)
+		u.count(u.key(r.Key), from, to)
 	}
 }
 
 // count counts a row for its key.
-func (u *unit) count(k *Key, r *Row, from, to driver.State) {
+func (u *unit) count(k *Key, from, to driver.State) {
 	Count(&k.Tasks, from, to)
 	u.unsaved[k] = true
 }
