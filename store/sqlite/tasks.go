@@ -65,8 +65,8 @@ func removeTask(v *view, r *rows.Row) error {
 // insert has a statement with half the arguments for the usual task, because the time to bind them
 // grows with the square of their number.
 func (v *view) insert(r *rows.Row) (int64, error) {
-	rare := r.Kind != "" || r.UniqueKey != "" || r.Group != "" || r.Gap || r.Returned || r.Untried ||
-		r.Hidden ||
+	rare := r.Kind != "" || r.Role != 0 || r.UniqueKey != "" || r.Group != "" || r.Gap ||
+		r.Returned || r.Untried || r.Hidden ||
 		r.Consumer != 0 || r.Attempts != 0 ||
 		r.Deadline != 0 || r.Until != 0 || r.Expires != 0 || r.Wake != 0 || r.Err != nil ||
 		r.Metadata != ""
