@@ -99,6 +99,7 @@ func (q *queue) check(t require.TestingT) {
 		for it := c.leases.first; it != nil; it = it.next {
 			n++
 			require.Same(t, c, it.consumer)
+			require.True(t, it.next == nil || it.lease < it.next.lease)
 		}
 		require.Equal(t, c.leases.len, n)
 		taken += n

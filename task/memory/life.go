@@ -104,10 +104,15 @@ func (q *queue) replace(it *item, n *driver.New, now int64) (driver.ID, error) {
 // follower returns the follower of a task, nil if there is none. A follower that was buried does
 // not follow any more.
 func (q *queue) follower(it *item, now int64) *item {
-	if next := q.find(it.Follower, now); next != nil && next.State == driver.Held {
-		return next
+	next := q.ids.get(it.Follower)
+	switch {
+	case next == nil || next.State != driver.Held:
+		return nil
+	case next.isDue(now):
+		q.fire(next)
+		return nil
 	}
-	return nil
+	return next
 }
 
 // follow decides about the follower of a task that is not taken any more after a transition. If

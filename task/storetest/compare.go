@@ -77,6 +77,7 @@ type comparison struct {
 	options task.Options[int]
 	weights map[string]int
 	costs   *rand.Rand
+	follows *rand.Rand
 	dearest int64 // the most that a task costs
 	keys    []string
 	kinds   []string
@@ -132,7 +133,8 @@ var (
 // compare does so with one seed.
 func compare(t *testing.T, seed uint64, want task.Store, got Subject) {
 	c := &comparison{
-		T: t, Rand: rand.New(rand.NewPCG(seed, 1)), costs: rand.New(rand.NewPCG(seed, 2)), seed: seed,
+		T: t, Rand: rand.New(rand.NewPCG(seed, 1)), costs: rand.New(rand.NewPCG(seed, 2)),
+		follows: rand.New(rand.NewPCG(seed, 3)), seed: seed,
 		name:    fmt.Sprint("seed-", seed),
 		subject: got, ctx: ctx, weights: map[string]int{}, kinds: []string{""}, groups: Groups,
 		ids: map[task.ID]task.ID{}, names: map[string]string{"": ""},

@@ -223,6 +223,13 @@ func (c *comparison) task() task.Entry[int] {
 		i := t.Info()
 		b.Key, o.Kind, o.Group, o.Role = i.Key, i.Kind, i.Group, i.Role
 	}
+	for _, l := range slices.Backward(c.leases) {
+		if i := l.want.Info(); i.UniqueKey != "" && c.removes && c.follows.IntN(3) == 0 { // it may be followed
+			o.UniqueKey, o.Replace = i.UniqueKey, true
+			b.Key, o.Kind, o.Group, o.Role = i.Key, i.Kind, i.Group, i.Role
+			break
+		}
+	}
 	return b
 }
 
