@@ -1,0 +1,97 @@
+package rows_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/task"
+)
+
+// TestUpcoming shows that the tasks that Upcoming returns are taken next, after random calls. The
+// lines are longer than those of storetest.Compare, and some queues have neither kinds nor pauses.
+func TestUpcoming(t *testing.T) {
+	weight := func(key string) int { return map[string]int{"a": 1, "b": 2, "c": 9}[key] }
+	for name, o := range map[string]task.Options[string]{
+		"Plain":     {Weight: weight},
+		"ThisRound": {Newcomers: fairq.ThisRound},
+		"KeepPlace": {KeepPlace: true, Weight: weight},
+		"InFlight":  {MaxInFlightPerKey: 3, Weight: weight},
+		"Rates":     {KeyRate: task.Rate{Limit: 1, Burst: 4}, Rate: task.Rate{Limit: 3, Burst: 9}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			seeds := uint64(16)
+			if testing.Short() {
+				seeds = 4
+			}
+			for seed := range seeds {
+				everywhere(t, o, func(q queue) {
+					u := &upcoming{queue: q, Rand: rand.New(rand.NewPCG(seed, 3)), kinds: []string{""}}
+					if u.pauses = seed%4 >= 2; seed%2 == 1 {
+						u.kinds = []string{"", "x", "y"}
+					}
+					for range 60 {
+						u.step()
+					}
+				})
+			}
+		})
+	}
+}
+
+type upcoming struct {
+	queue
+	*rand.Rand
+	kinds  []string
+	pauses bool
+	ids    []task.ID
+	taken  []*task.Task[string]
+}
+
+func (u *upcoming) step() {
+	ctx, key := u.Context(), string(rune('a'+u.IntN(3)))
+	switch op := u.IntN(10); {
+	case op < 4:
+		for range 1 + u.IntN(4) {
+			o := task.PutOptions{Priority: u.IntN(2), Kind: u.kinds[u.IntN(len(u.kinds))]}
+			id, err := u.Put(ctx, key, "", o)
+			require.NoError(u, err)
+			u.ids = append(u.ids, id)
+		}
+	case op == 4 && len(u.ids) > 0:
+		_ = u.Delete(ctx, u.ids[u.IntN(len(u.ids))])
+	case op == 5 && len(u.taken) > 0:
+		how := (*task.Task[string]).Return
+		if u.IntN(2) == 0 {
+			how = (*task.Task[string]).Ack
+		}
+		if err := how(u.taken[0], ctx); err != nil {
+			require.ErrorIs(u, err, task.ErrLeaseLost)
+		}
+		u.taken = u.taken[1:]
+	case op == 6:
+		time.Sleep(time.Second)
+	case op == 7 && u.pauses:
+		require.NoError(u, u.PauseKey(ctx, key))
+		if u.IntN(4) > 0 {
+			require.NoError(u, u.ResumeKey(ctx, key))
+		}
+	case op > 7:
+		n := 1 + u.IntN(15)
+		next, err := u.Upcoming(ctx, n)
+		require.NoError(u, err)
+		for i := range n {
+			one, ok, err := u.TryTake(ctx)
+			require.NoError(u, err)
+			require.Equal(u, i < len(next), ok)
+			if !ok {
+				break
+			}
+			require.Equal(u, next[i].ID, one.ID)
+			u.taken = append(u.taken, one)
+		}
+	}
+}
