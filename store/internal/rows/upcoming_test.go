@@ -68,10 +68,13 @@ func (u *upcoming) step() {
 		if u.IntN(2) == 0 {
 			how = (*task.Task[string]).Ack
 		}
-		if err := how(u.taken[0], ctx); err != nil {
-			require.ErrorIs(u, err, task.ErrLeaseLost)
+		some := u.taken[:min(len(u.taken), 1+u.IntN(4))]
+		for _, t := range some {
+			if err := how(t, ctx); err != nil {
+				require.ErrorIs(u, err, task.ErrLeaseLost)
+			}
 		}
-		u.taken = u.taken[1:]
+		u.taken = u.taken[len(some):]
 	case op == 6:
 		time.Sleep(time.Second)
 	case op == 7 && u.pauses:
@@ -80,7 +83,7 @@ func (u *upcoming) step() {
 			require.NoError(u, u.ResumeKey(ctx, key))
 		}
 	case op > 7:
-		n := 1 + u.IntN(15)
+		n := 1 + u.IntN(1+u.IntN(15))
 		next, err := u.Upcoming(ctx, n)
 		require.NoError(u, err)
 		for i := range n {
