@@ -224,7 +224,8 @@ func (c *comparison) task() task.Entry[int] {
 		b.Key, o.Kind, o.Group, o.Role = i.Key, i.Kind, i.Group, i.Role
 	}
 	for _, l := range slices.Backward(c.leases) {
-		if i := l.want.Info(); i.UniqueKey != "" && c.removes && c.follows.IntN(3) == 0 { // it may be followed
+		// It may be followed.
+		if i := l.want.Info(); i.UniqueKey != "" && c.removes && c.follows.IntN(3) == 0 {
 			o.UniqueKey, o.Replace = i.UniqueKey, true
 			b.Key, o.Kind, o.Group, o.Role = i.Key, i.Kind, i.Group, i.Role
 			break
@@ -465,7 +466,8 @@ func (c *comparison) consumer() {
 	})
 	if disconnects {
 		c.left = append(c.left, w)
-		time.Sleep(time.Nanosecond) // stores lose the tasks of consumers that left at one moment in any order
+		// Stores lose the tasks of consumers that left at one moment in any order.
+		time.Sleep(time.Nanosecond)
 	}
 	if len(c.workers) < 2 {
 		c.hire()

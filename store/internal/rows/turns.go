@@ -49,8 +49,7 @@ func (u *unit) account(l Line) account.Account {
 
 // readAccounts reads the unknown accounts of lines of a priority. The last task of a line has its
 // last turn: tasks that are taken have used earlier ones. from is the round being served, or an
-// earlier one. It keeps the database from passing over what is left in its index of tasks that are
-// gone.
+// earlier one. It keeps the database from passing over entries of deleted tasks in its index.
 func (u *unit) readAccounts(from uint64, lines []Line) {
 	lines = slices.DeleteFunc(slices.Clone(lines), func(l Line) bool {
 		_, known := u.head.accounts[l]

@@ -136,7 +136,7 @@ func LimitsText(l *driver.KeyLimits) string {
 	return string(text)
 }
 
-// ParseLimits returns the limits of which LimitsText has returned the text.
+// ParseLimits returns the limits that LimitsText has turned into a text.
 func ParseLimits(text string) (l *driver.KeyLimits, err error) {
 	if text != "" {
 		err = json.Unmarshal([]byte(text), &l)
