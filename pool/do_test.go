@@ -91,6 +91,7 @@ func TestDoFollows(t *testing.T) {
 			do(2)
 			result <- first
 			time.Sleep(time.Minute) // the backoff
+			synctest.Wait()
 			if first == nil {
 				require.Equal(t, map[int]error{1: nil}, over)
 			} else {
