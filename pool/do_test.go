@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync/atomic"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -79,10 +80,12 @@ func TestDoFollows(t *testing.T) {
 				return <-result
 			}, pool.Options[int]{Workers: 1})
 			o := pool.PutOptions{UniqueKey: "x", Replace: true}
-			over := map[int]error{}
+			over, mu := map[int]error{}, sync.Mutex{}
 			do := func(payload int) {
 				go func() {
 					err := p.Do(ctx, "a", payload, o)
+					mu.Lock()
+					defer mu.Unlock()
 					over[payload] = err
 				}()
 				synctest.Wait()
