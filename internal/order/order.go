@@ -28,8 +28,8 @@
 //	at its limit                      | on, it is first if that round has been served
 //	its key gets another weight       | has the same turn, and after its use the new share
 //	a taker asks for a kind           | the first task of that kind by place uses the turn
-//	a task becomes ready as the only  | all accounts are void: now moves on to the furthest one,
-//	one of its queue                  | because no task has waited for the work done
+//	a task becomes ready as the only  | all accounts of its priority are void: now moves on to the
+//	one of its queue                  | furthest one, because no task has waited for the work done
 //
 // A database may give each task its turn when it becomes ready, if the tasks before it leave only
 // by being taken: then the turns are the same.

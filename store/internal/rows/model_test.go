@@ -53,12 +53,12 @@ func TestModel(t *testing.T) {
 // Seeds that once failed: turns that were handed back and left to other tasks; a task that was
 // taken by its id before the queue had kinds; a key that was paused while its line was served; a
 // key whose tasks had turns of one round against their order; a task of a further kind that shared
-// a turn after its line had lost it.
+// a turn after its line had lost it; a queue whose tasks had all left, with debts in two priorities.
 func TestModelSeeds(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes many seconds with the race detector")
 	}
-	for _, seed := range []string{"274", "337", "60", "32", "146"} {
+	for _, seed := range []string{"274", "337", "60", "32", "146", "87", "175"} {
 		t.Setenv("STORETEST_SEED", seed)
 		rowstest.Model(t, 1, func(*testing.T) rows.DB { return inMemory{limitedDB(0, false)} })
 	}

@@ -32,8 +32,8 @@ func countedKeys(t *testing.T, db *rowstest.DB) map[string]int {
 	return all
 }
 
-// An empty queue forgets the accounts of its keys.
-func TestEmptyQueueForgetsAccounts(t *testing.T) {
+// A task that becomes ready alone makes the queue forget the accounts of its priority.
+func TestLoneTaskForgetsAccounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := rowstest.NewDB(time.Now)
 		q := openQueue(t, open(db), task.Options[string]{Quantum: 1})
@@ -58,6 +58,7 @@ func TestEmptyQueueForgetsAccounts(t *testing.T) {
 			require.NoError(t, one.Ack(t.Context()))
 		}
 		require.Positive(t, served())
+		require.NoError(t, second(q.Put(t.Context(), "lone", "", task.PutOptions{})))
 		time.Sleep(time.Minute)
 		require.Zero(t, served())
 	})

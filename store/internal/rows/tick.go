@@ -132,9 +132,6 @@ func (u *unit) reread(r *Row) *Row {
 func (u *unit) sweepServed(n int) {
 	if u.q.newcomersJoin || u.q.costs {
 		for priority := range u.head.Rounds {
-			if u.q.costs {
-				u.forgetAccounts(priority)
-			}
 			check(u.v.SweepServed(priority, u.currentRound(priority), n))
 		}
 	}
