@@ -53,7 +53,7 @@ func TestModel(t *testing.T) {
 // Seeds that once failed: turns that were handed back and left to other tasks; a task that was
 // taken by its id before the queue had kinds; a key that was paused while its line was served; a
 // key whose tasks had turns of one round against their order; a task of a further kind that shared
-// a turn after its line had lost it; a queue whose tasks had all left, with debts in two priorities.
+// a turn after its line had lost it; an empty queue with debts in two priorities.
 func TestModelSeeds(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes many seconds with the race detector")
