@@ -150,9 +150,9 @@ type PutOptions struct {
 	// and with Options.PriorCost the learned cost of the key.
 	//
 	// A key that has had more than its share of a round pays with its shares of later rounds, even if
-	// it has no task in between. When a task becomes ready as the only one of the queue, the debts of
-	// its priority are void. The key pays when the task is taken, and again for each attempt after one
-	// in vain.
+	// it has no task in between. When a task becomes ready as the only one of the queue, the debts
+	// of its priority are void. The key pays when the task is taken, and again for each attempt after
+	// one in vain.
 	Cost int64
 
 	// Delay is the time until the task is ready. 0 or less means at once.
