@@ -92,8 +92,7 @@ var limitCases = []testCase{
 			first, next := q.taking(), q.taking()
 			synctest.Wait()
 			_, err := q.PutBatch(ctx, []task.Entry[string]{
-				{Key: "a", Payload: "a1"},
-				{Key: "a", Payload: "a2"},
+				{Key: "a", Payload: "a1"}, {Key: "a", Payload: "a2"},
 			})
 			e.ok(err)
 			q.limit("a", &task.KeyLimits{MaxInFlight: 2}) // perhaps before the first task is taken
@@ -120,10 +119,7 @@ var limitCases = []testCase{
 		q := e.open(o)
 		q.costing(8, "a1 a2")
 		q.first("a1").ack()
-		q.limit("a", &task.KeyLimits{Rate: task.Rate{
-			Limit: 2,
-			Burst: 1,
-		}}) // it still lacks 5 for the first one
+		q.limit("a", &task.KeyLimits{Rate: task.Rate{Limit: 2, Burst: 1}}) // it lacks 5 for a1
 		q.goesOn("a2", 3*second)
 	}},
 	{"Weight", "A new Weight holds from the next turn of the key on", func(e *env) {
@@ -194,13 +190,7 @@ var limitCases = []testCase{
 		e.ok(err)
 		e.ok(q.PauseKey(ctx, "a"))
 		e.ok(q.ResumeKey(ctx, "a"))
-		for i := range 1200 * few(5) / 5 {
-			_, err := q.Put(ctx, fmt.Sprint("key ", i), "", task.PutOptions{})
-			e.ok(err)
-			t, _, err := q.TryTake(ctx)
-			e.ok(err)
-			e.ok(t.Ack(ctx))
-		}
+		q.serveOthers()
 		time.Sleep(time.Hour)
 		q.put("a1 a2")
 		q.takes("a1")
@@ -255,10 +245,9 @@ var limitCases = []testCase{
 			"and 1000000000 at most":                            {Rate: task.Rate{Limit: 1.1e9}},
 			"KeyLimits.Rate.Limit is 0;":                        {Rate: task.Rate{Burst: 1}},
 			"KeyLimits.Rate.Burst is -1;":                       {Rate: task.Rate{Limit: 1, Burst: -1}},
-			"KeyLimits.Rate.Burst is 1000000001;": {Rate: task.Rate{
-				Limit: 1,
-				Burst: task.MaxRate + 1,
-			}},
+			"KeyLimits.Rate.Burst is 1000000001;": {
+				Rate: task.Rate{Limit: 1, Burst: task.MaxRate + 1},
+			},
 			"KeyLimits.Rate.Burst is 5; it must be 0 if": {Rate: task.Rate{Limit: -1, Burst: 5}},
 		} {
 			err := q.SetKey(ctx, "a", &l)

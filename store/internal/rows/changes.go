@@ -225,8 +225,8 @@ func (u *unit) checkLeases() {
 	}
 }
 
-// findLostLeases notes which leases of this process others have ended. It
-// reports a task that is gone as deleted, because that is by far the most likely end.
+// findLostLeases notes which leases of this process others have ended. It reports a missing task
+// as deleted, because that is by far the most likely end.
 func (u *unit) findLostLeases() {
 	still, seen := map[uint64]uint64{}, map[uint64]bool{}
 	for _, h := range u.q.ownLeases {
