@@ -25,7 +25,8 @@
 //	a task comes back otherwise,      | is as after any task that becomes ready
 //	or with another priority          |
 //	its key is paused, waits or is    | has the same turn, which is passed over. When the key may go
-//	at its limit                      | on, it is first if that round has been served
+//	at its limit                      | on, it is first if that round has been served. Within the
+//	                                  | burst it uses its turn if no key within its limit has a task
 //	its key gets another weight       | has the same turn, and after its use the new share
 //	a taker asks for a kind           | the first task of that kind by place uses the turn
 //	a task becomes ready as the only  | all accounts of its priority are void: now moves on to the
@@ -92,13 +93,19 @@ type Task[T any] struct {
 
 // Key has the limits of a key, or of a queue.
 type Key struct {
-	Slots int // how many more tasks it may have in flight
-	Rate  driver.Rate
-	Wait  life.Wait
+	Slots, Burst int // how many more tasks it may have in flight: see life.Slots
+	Rate         driver.Rate
+	Wait         life.Wait
 }
 
-// Blocked reports whether no task of the key can be taken.
-func (k *Key) Blocked() bool { return k.Slots <= 0 || k.Wait.Waits }
+// IsBlocked reports whether no task of the key can be taken before those of all others.
+func (k *Key) IsBlocked() bool { return k.Slots <= 0 || k.Wait.Waits }
+
+// MayBurst reports whether a task of the key can be taken when none of a key within its limit can.
+func (k *Key) MayBurst() bool { return k.Slots+k.Burst > 0 && !k.Wait.Waits }
+
+// BeginBurst makes the burst a part of the limit.
+func (k *Key) BeginBurst() { k.Slots, k.Burst = k.Slots+k.Burst, 0 }
 
 func (k *Key) take(tokens uint64, at int64) {
 	if k.Slots--; k.Rate.Limit > 0 {
@@ -108,27 +115,42 @@ func (k *Key) take(tokens uint64, at int64) {
 
 func (l *Line[T]) round() uint64 { return cmp.Or(l.First.Round, l.Turn.Round) }
 
-func (l *Line[T]) compare(other *Line[T]) int {
+// Compare compares lines of a priority by when their first tasks are taken.
+func (l *Line[T]) Compare(other *Line[T]) int {
 	return cmp.Or(cmp.Compare(l.round(), other.round()),
 		cmp.Compare(l.First.Place, other.First.Place))
+}
+
+// Band is a priority for Forecast.
+type Band[T any] struct {
+	Now   uint64     // the round being served
+	Burst []*Line[T] // whose tasks can only be taken in a burst
+
+	rounds uint64 // from Now
 }
 
 // Forecast yields the tasks of a priority in the order in which they will be taken if nothing else
 // happens, with the number of rounds from now. lines yields the lines in the order of their first
 // tasks. The tasks are taken at one time, and Forecast notes that in the limits of the keys and of
-// the queue.
-func Forecast[T any](
-	lines iter.Seq[*Line[T]], now uint64, queue *Key, at int64,
+// the queue. After the forecasts of all priorities, and BeginBurst of all keys, it is called again
+// for the tasks that are taken in bursts.
+func (b *Band[T]) Forecast(
+	lines iter.Seq[*Line[T]], queue *Key, at int64,
 ) iter.Seq2[T, int] {
 	return func(yield func(T, int) bool) {
-		var again upcoming[T] // lines that have used a turn, by the next one
-		current := now
+		again := upcoming[T](b.Burst) // lines that are known already, by their next turns
+		heap.Init(&again)
+		b.Burst = nil
 		use := func(l *Line[T]) bool {
-			if l.Key.Blocked() || queue.Blocked() {
-				return !queue.Blocked()
+			if l.Key.IsBlocked() || queue.IsBlocked() {
+				if l.Key.MayBurst() {
+					b.Burst = append(b.Burst, l)
+				}
+				return !queue.IsBlocked()
 			}
 			t := l.First
-			if current = max(current, l.round()); t.Round == 0 {
+			current := max(b.Now+b.rounds, l.round())
+			if b.rounds = current - b.Now; t.Round == 0 {
 				_, l.Turn = Used(l.Turn, current, t.Cost, t.Share)
 			}
 			l.Key.take(t.Cost, at)
@@ -136,10 +158,10 @@ func Forecast[T any](
 			if l.First = l.Next(); l.First.Place != 0 {
 				heap.Push(&again, l)
 			}
-			return yield(t.Task, int(current-now))
+			return yield(t.Task, int(b.rounds))
 		}
 		for l := range lines {
-			for len(again) > 0 && again[0].compare(l) < 0 {
+			for len(again) > 0 && again[0].Compare(l) < 0 {
 				if !use(heap.Pop(&again).(*Line[T])) {
 					return
 				}
@@ -157,7 +179,7 @@ func Forecast[T any](
 type upcoming[T any] []*Line[T]
 
 func (u upcoming[T]) Len() int           { return len(u) }
-func (u upcoming[T]) Less(i, j int) bool { return u[i].compare(u[j]) < 0 }
+func (u upcoming[T]) Less(i, j int) bool { return u[i].Compare(u[j]) < 0 }
 func (u upcoming[T]) Swap(i, j int)      { u[i], u[j] = u[j], u[i] }
 func (u *upcoming[T]) Push(x any)        { *u = append(*u, x.(*Line[T])) }
 

@@ -1,13 +1,11 @@
 package postgres
 
 import (
-	"math"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task/driver"
 )
 
 // marks are low-water marks: a search for ready tasks need not look before them.
@@ -34,11 +32,11 @@ type queueMarks struct {
 	at    map[segment]position
 }
 
-// segment is a part of an index with its own mark: a priority, or a kind within a priority. The
-// kind is "" if all kinds are searched.
+// segment is a part of an index with its own mark: a band, or a kind within a band. The kind is ""
+// if all kinds are searched.
 type segment struct {
-	kind     string
-	priority int
+	kind string
+	band int
 }
 
 type position struct{ round, place uint64 }
@@ -52,8 +50,8 @@ func (p position) before(q position) bool {
 // maxMarks limits the marks of a queue.
 const maxMarks = 64
 
-// search looks for the ready tasks of a range: in each segment from a position on, up to a
-// priority. The segments are in order.
+// search looks for the ready tasks of a range: in each segment from a position on, up to a band.
+// The segments are in order.
 type search struct {
 	rows.Range
 	marked bool // it begins at a mark
@@ -86,12 +84,17 @@ func (m *marks) search(queue uint64, r *rows.Range) *search {
 			kinds = append(kinds, p[0].(string))
 		}
 	}
-	below := min(int(r.To[0].(int64)), driver.MaxPriority+1)
+	first, below := 0, int(r.To[0].(int64))
+	if r.From != nil {
+		first = int(r.From[0].(int64))
+	}
 	for _, kind := range kinds {
-		from, at := math.MinInt16, position{}
+		from, at := first, position{}
 		if s.marked {
-			for _, next := range q.priorities(kind) {
-				if next >= below {
+			for _, next := range q.bands(kind) {
+				if next < first {
+					continue
+				} else if next >= below {
 					break
 				}
 				s.add(kind, from, at, next)
@@ -110,11 +113,11 @@ func wholeSearch(r *rows.Range) *search {
 	return s
 }
 
-// priorities returns the priorities with marks, in order.
-func (q *queueMarks) priorities(kind string) (list []int) {
+// bands returns the bands with marks, in order.
+func (q *queueMarks) bands(kind string) (list []int) {
 	for p := range q.at {
 		if p.kind == kind {
-			list = append(list, p.priority)
+			list = append(list, p.band)
 		}
 	}
 	slices.Sort(list)
@@ -139,7 +142,7 @@ func (m *marks) searched(queue uint64, s *search, took time.Duration) {
 	}
 	seen := map[segment]bool{}
 	for _, r := range s.found {
-		p := segment{"", r.Priority}
+		p := segment{"", r.Band}
 		if s.Index == rows.TaskKind {
 			p.kind = r.Kind
 		}
@@ -153,7 +156,7 @@ func (m *marks) searched(queue uint64, s *search, took time.Duration) {
 	}
 }
 
-// put moves marks back to a task that this process makes takeable.
+// put moves marks back to a task that this process gives a band.
 func (m *marks) put(queue uint64, r *rows.Row) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -161,7 +164,7 @@ func (m *marks) put(queue uint64, r *rows.Row) {
 	if q == nil {
 		return
 	}
-	for _, p := range [...]segment{{"", r.Priority}, {r.Kind, r.Priority}} {
+	for _, p := range [...]segment{{"", r.Band}, {r.Kind, r.Band}} {
 		if at, ok := q.at[p]; ok && positionOf(r).before(at) {
 			q.at[p] = positionOf(r)
 		}

@@ -12,37 +12,37 @@ var (
 	// Each segment is searched along the index, and the next one only if there are too few tasks.
 	sqlReady = `
 SELECT t.* FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])
-	s (priority, round, place, below)
+	s (band, round, place, below)
 CROSS JOIN LATERAL (
 	SELECT ` + columns + `, payload FROM fairq.tasks
-	WHERE queue = $1 AND takeable AND front <> 1
-		AND (priority, round, place) >= (s.priority, s.round, s.place) AND priority < s.below
-	ORDER BY priority, round, place LIMIT $6 FOR UPDATE SKIP LOCKED
+	WHERE queue = $1 AND band > 0 AND front <> 1
+		AND (band, round, place) >= (s.band, s.round, s.place) AND band < s.below
+	ORDER BY band, round, place LIMIT $6 FOR UPDATE SKIP LOCKED
 ) t LIMIT $6`
 
 	// The first tasks of each kind are merged, and then locked in order, so that only returned
 	// tasks are locked. $7 is how many of each are read. Of tasks without a kind only tasks
-	// with a shared turn are in the index of kinds. takeable::int keeps the planner from using the
-	// index of takeable tasks there.
+	// with a shared turn are in the index of kinds. band <> 0 keeps the planner from using the
+	// index of ready tasks there.
 	sqlReadyKinds = `
 SELECT t.* FROM (
 	SELECT c.id FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $8::bytea[])
-		s (priority, round, place, below, kind)
+		s (band, round, place, below, kind)
 	CROSS JOIN LATERAL (
-		(SELECT id, priority, round, place FROM fairq.tasks
-		WHERE queue = $1 AND kind = s.kind AND takeable AND (kind <> '' OR front = 1)
-			AND (priority, round, place) >= (s.priority, s.round, s.place) AND priority < s.below
-		ORDER BY priority, round, place LIMIT $7)
+		(SELECT id, band, round, place FROM fairq.tasks
+		WHERE queue = $1 AND kind = s.kind AND band > 0 AND (kind <> '' OR front = 1)
+			AND (band, round, place) >= (s.band, s.round, s.place) AND band < s.below
+		ORDER BY band, round, place LIMIT $7)
 		UNION ALL
-		(SELECT id, priority, round, place FROM fairq.tasks
-		WHERE s.kind = '' AND queue = $1 AND kind = '' AND takeable AND front <> 1
-			AND (priority, round, place) >= (s.priority, s.round, s.place) AND priority < s.below
-		ORDER BY priority, round, place LIMIT $7)
+		(SELECT id, band, round, place FROM fairq.tasks
+		WHERE s.kind = '' AND queue = $1 AND kind = '' AND band > 0 AND front <> 1
+			AND (band, round, place) >= (s.band, s.round, s.place) AND band < s.below
+		ORDER BY band, round, place LIMIT $7)
 	) c
-	ORDER BY c.priority, c.round, c.place
+	ORDER BY c.band, c.round, c.place
 ) c CROSS JOIN LATERAL (
 	SELECT ` + columns + `, payload FROM fairq.tasks
-		WHERE queue = $1 AND id = c.id AND takeable::int = 1 FOR UPDATE SKIP LOCKED
+		WHERE queue = $1 AND id = c.id AND band <> 0 FOR UPDATE SKIP LOCKED
 ) t LIMIT $6`
 )
 

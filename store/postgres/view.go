@@ -109,7 +109,7 @@ func (v taskTable) Put(r *rows.Row) error {
 	default:
 		v.change(r, opUpdate)
 	}
-	if r.Takeable { // it may be before a mark
+	if r.Band != 0 { // it may be before a mark
 		v.tx.db.marks.put(uint64(v.queue), r)
 	}
 	return nil
@@ -169,7 +169,7 @@ func (v *view) addTasks(r *rows.Range) *[]*rows.Row {
 
 const columns = `id, key, kind, unique_key, grp, role, priority, weight, cost, ttr,
 	max_attempts, created, deadline,
-	state, takeable, gap, returned, untried, front, hidden, round, used, place, since, consumer,
+	state, band, gap, returned, untried, front, hidden, round, used, place, since, consumer,
 	follower, attempts, ready_at, until, expires, wake, err_code, err_message, metadata`
 
 // number is 0 where the database has NULL.
@@ -233,7 +233,7 @@ func (s *scannedRow) columns() []any {
 		&r.ID, (*text)(&r.Key), (*text)(&r.Kind), (*text)(&r.UniqueKey), (*text)(&r.Group), &s.role,
 		&r.Priority, &s.weight,
 		(*numberOrOne)(&r.Cost), (*number)(&r.TTR), &s.maxAttempts, &r.Created, (*number)(&r.Deadline),
-		&s.state, &r.Takeable, &r.Gap, &r.Returned, &r.Untried, &r.Front, &r.Hidden, &r.Round,
+		&s.state, &r.Band, &r.Gap, &r.Returned, &r.Untried, &r.Front, &r.Hidden, &r.Round,
 		&s.used, &r.Place,
 		&r.Since, &s.consumer, &s.follower, &s.attempts,
 		(*number)(&r.ReadyAt), (*number)(&r.Until), (*number)(&r.Expires), (*number)(&r.Wake), &s.code,

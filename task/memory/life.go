@@ -1,6 +1,8 @@
 package memory
 
 import (
+	"slices"
+
 	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/task/driver"
 )
@@ -187,7 +189,7 @@ func (q *queue) set(it *item, state driver.State) {
 			it.turn = 0
 		}
 		q.line(it).add(it)
-		if k := it.key; !q.waits || k.blocked {
+		if k := it.key; !q.waits || k.isBlocked() {
 			break
 		} else if k.tasks[driver.Ready] <= q.slots(k) {
 			q.ready(int(it.priority), it.kind)
@@ -197,7 +199,7 @@ func (q *queue) set(it *item, state driver.State) {
 	case driver.Taken:
 		it.consumer.leases.append(it)
 		if q.limited {
-			q.block(it.key)
+			q.updateAccess(it.key)
 		}
 	case driver.Buried:
 		q.buried.append(it)
@@ -236,36 +238,37 @@ func (q *queue) leaveState(it *item) {
 	if state == driver.Taken {
 		it.lease, it.consumer = 0, nil
 		if k := it.key; q.limited {
-			q.block(k)
+			q.updateAccess(k)
 			q.wake(k, min(1, k.tasks[driver.Ready]-q.slots(k)+1))
 		}
 	}
 }
 
-// block updates whether a key is blocked.
-func (q *queue) block(k *keyState) {
-	blocked := k.paused || k.wait.Waits || q.slots(k) <= 0
-	if blocked == k.blocked {
+// updateAccess updates the access to a key.
+func (q *queue) updateAccess(k *keyState) {
+	was := k.access
+	k.access = life.AccessOf(&q.settings, k.own, k.tasks[driver.Taken], k.paused || k.wait.Waits)
+	if k.access >= was {
 		return
 	}
-	k.blocked = blocked
-	if !blocked {
-		for _, e := range k.hidden {
-			e.show()
+	k.passed = slices.DeleteFunc(k.passed, func(e *entry) bool {
+		if e.access > k.access {
+			e.move(k.access)
 		}
-		k.hidden = k.hidden[:0]
-	}
+		return e.access == life.Within
+	})
 }
 
 // slots returns how many more tasks of a key may be taken, less than 0 if the limit was higher.
 func (q *queue) slots(k *keyState) int {
-	return life.MaxInFlight(&q.settings, k.own) - k.tasks[driver.Taken]
+	within, burst := life.Slots(&q.settings, k.own, k.tasks[driver.Taken])
+	return within + burst
 }
 
 // wake reports that n more tasks of a key can be taken, unless it is blocked.
 func (q *queue) wake(k *keyState, n int) {
 	switch {
-	case k.blocked || n <= 0:
+	case k.isBlocked() || n <= 0:
 	case n == 1 && k.isUniform():
 		q.ready(k.lines[0].band.priority, k.lines[0].lanes[0].kind.name)
 	default:
@@ -279,7 +282,7 @@ func (k *keyState) isUniform() bool { return len(k.lines) == 1 && len(k.lines[0]
 // take takes the first task that the filter of a taker passes, nil if there is none.
 func (q *queue) take(by *driver.Taker, now int64) (*item, error) {
 	c, err := q.consumerOf(by)
-	if q.paused || q.all.blocked || err != nil {
+	if q.paused || q.all.isBlocked() || err != nil {
 		return nil, err
 	}
 	it := q.first(&by.Filter)
@@ -290,7 +293,7 @@ func (q *queue) take(by *driver.Taker, now int64) (*item, error) {
 		if n%timersPerCall == 0 {
 			q.mu.Unlock() // for other calls
 			q.lock()
-			if c, err = q.consumerOf(by); q.paused || q.all.blocked || q.dropped || err != nil {
+			if c, err = q.consumerOf(by); q.paused || q.all.isBlocked() || q.dropped || err != nil {
 				return nil, err
 			}
 		}
@@ -333,7 +336,7 @@ func (q *queue) takeID(consumer driver.Handle, id driver.ID, now int64) (*item, 
 			q.settleWait(k, now)
 		}
 	}
-	f, err := it.Hurry(q.paused || q.all.blocked || it.key.blocked, now, &q.stats)
+	f, err := it.Hurry(q.paused || q.all.isBlocked() || it.key.isBlocked(), now, &q.stats)
 	if err != nil {
 		return nil, err
 	}
@@ -349,14 +352,16 @@ func (q *queue) takeID(consumer driver.Handle, id driver.ID, now int64) (*item, 
 
 // first takes the first task in order out of its line.
 func (q *queue) first(f *driver.Filter) *item {
-	for _, b := range q.bands {
-		if f.MaxPriority != nil && b.priority > *f.MaxPriority {
-			return nil
-		}
-		if lane := b.first(f.Kinds); lane != nil {
-			it := b.take(lane)
-			q.dropIfEmpty(lane.line)
-			return it
+	for access := life.Within; access == life.Within || access == life.Burst && q.limited; access++ {
+		for _, b := range q.bands {
+			if f.MaxPriority != nil && b.priority > *f.MaxPriority {
+				break
+			}
+			if lane := b.first(f.Kinds, access); lane != nil {
+				it := b.take(lane)
+				q.dropIfEmpty(lane.line)
+				return it
+			}
 		}
 	}
 	return nil

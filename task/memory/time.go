@@ -94,11 +94,11 @@ func (q *queue) advance(now int64, most int) int {
 
 // setWait applies a changed wait of a key, or of the queue.
 func (q *queue) setWait(k *keyState, now int64) {
-	was := k.blocked
+	was := k.isBlocked()
 	q.waiting.index(k, k.wait.Until != 0)
-	switch q.block(k); {
+	switch q.updateAccess(k); {
 	case !was:
-	case k == &q.all && !k.blocked:
+	case k == &q.all && !k.isBlocked():
 		q.look()
 	default:
 		q.wake(k, min(k.tasks[driver.Ready], q.slots(k), k.wait.Tokens(q.rate(k), now)))

@@ -15,12 +15,12 @@ import (
 // freeing a key changes few rows. The invariant, whenever updateFront returns:
 //
 //   - The tasks of further kinds share a turn of the line that is not after its current turn. They
-//     may be Takeable when others would not be: see isNext.
-//   - The tasks at the front are Takeable unless their key is blocked. With MaxInFlightPerKey or a
-//     rate, keys are blocked and freed all the time. There a task is Takeable only if no earlier
-//     line of its key has a task of its kind, because a take would have to take that one first. So
-//     blocking a key takes as many writes as there are tasks at one front, whatever its
-//     priorities.
+//     may be in another band than they should be: see isNext.
+//   - The tasks at the front are in the band of their priority and the access to their key. With
+//     MaxInFlightPerKey or a rate, keys are blocked and freed all the time. There a task has a
+//     band only if no earlier line of its key has a task of its kind, because a take would have to
+//     take that one first. So blocking a key takes as many writes as there are tasks at one front,
+//     whatever its priorities.
 //   - The others have no Round.
 
 // change is a change of a task for its line.
@@ -121,7 +121,7 @@ func (u *unit) shareTurn(l Line, first *Row, kind string, turn account.Account) 
 // key, or has changed the first line with its kind.
 func (u *unit) updateShown(changed *Row) {
 	key, at := changed.Key, changed.lineKind()
-	if wrong := shownSpan(key, u.blocked(key)); len(u.firsts(wrong, 1).rows) > 0 {
+	if len(u.wronglyShown(key, 1)) > 0 {
 		u.do(&work{What: blockFronts, Name: []byte(key)})
 	}
 	here := u.firsts(kindSpan(at), 2).rows
@@ -181,16 +181,14 @@ func (u *unit) notePut(r *Row, behind bool) {
 
 // setFront gives a known task a turn and a place in its line, and writes it if that changes it.
 func (u *unit) setFront(known *Row, to account.Account, front Front) {
-	is, blocked := front != Parked && u.isFirst(known), u.blocked(known.Key)
-	if known.turn() == to && known.Front == front &&
-		known.Takeable == (is && !blocked) && known.Hidden == (is && blocked) {
-		return
-	}
 	r := *known
 	r.setTurn(to, r.Returned)
 	r.Front = front
-	u.show(&r, is)
-	if r.Takeable && !(known.Takeable && known.Front == front) {
+	u.show(&r, front != Parked && u.isFirst(known))
+	if known.turn() == to && known.Front == front && known.isShownLike(&r) {
+		return
+	}
+	if r.Band > 0 && !(known.Band > 0 && known.Front == front) {
 		u.canBeTaken(&r) // because callers may wait for it
 	}
 	u.writeTurn(&r)
@@ -211,27 +209,28 @@ func (u *unit) restOf(at lineKind, end uint64) []*Row {
 }
 
 // isNext reports whether a task that a take has found is the next one of its key. A task that
-// shares a turn may have an old one, and may be Takeable although its key is blocked: to correct
-// that at once would take a write for each kind whenever a task of the key is taken. So isNext
-// corrects it, and the take looks again.
+// shares a turn may have an old one, or be in the band of an access that its key has no more: to
+// correct that at once would take a write for each kind whenever a task of the key is taken. So
+// isNext corrects it, and the take looks again.
 func (u *unit) isNext(r *Row) bool {
 	if r.Front != Shares {
 		return true
 	}
 	u.readFronts(false, r.lineKind())
 	_, first, _ := u.line(r.line())
-	shows := !u.blocked(r.Key) && u.isFirst(r)
+	now := *r
+	u.show(&now, u.isFirst(r))
 	switch {
-	case shows && (r.turn() == first.turn() || u.room(1) == 0):
+	case now.Band > 0 && (r.Band == now.Band && r.turn() == first.turn() || u.room(1) == 0):
 		return true
-	case shows:
-		r.setTurn(first.turn(), false)
-		r.Front = Shares
+	case now.Band > 0:
+		now.setTurn(first.turn(), false)
+		now.Front = Shares
 	case u.room(1) == 0:
 		u.passed[r.ID] = true
 		return false
 	}
-	u.show(r, u.isFirst(r))
+	*r = now
 	u.writeTurn(r)
 	u.countFront(r.Key)
 	return false
@@ -247,10 +246,29 @@ func (u *unit) isFirst(r *Row) bool {
 	return u.firstOfKind(r.Key, r.Kind).Priority == r.Priority
 }
 
-// show sets whether a task is Takeable, or would be but for its blocked key.
+// show sets the band of a task, or hides it because its key is blocked.
 func (u *unit) show(r *Row, is bool) {
-	blocked := u.blocked(r.Key)
-	r.Takeable, r.Hidden = is && !blocked, is && blocked
+	r.Band, r.Hidden = 0, false
+	if is {
+		r.Band = bandOf(r.Priority, u.access(r.Key))
+		r.Hidden = r.Band == 0
+	}
+}
+
+// isShownLike reports whether a task is shown or hidden like another one.
+func (r *Row) isShownLike(o *Row) bool { return r.Band == o.Band && r.Hidden == o.Hidden }
+
+// wronglyShown returns the tasks at the fronts of a key that are not shown as the access to it
+// says: n of each access, if there are as many.
+func (u *unit) wronglyShown(key string, n int) (wrong []*Row) {
+	right := &Row{Band: bandOf(0, u.access(key))}
+	for _, s := range shownSpans(key) {
+		if s.n != right.shownAs() {
+			rows := u.firsts(s, n).rows
+			wrong = append(wrong, rows[:min(n, len(rows))]...)
+		}
+	}
+	return wrong
 }
 
 // countFront makes the transaction write the row of a key whenever the front of a line may have
@@ -265,18 +283,17 @@ func (u *unit) countFront(key string) {
 	}
 }
 
-// blockFronts hides or shows up to n tasks at the fronts of a key that was blocked or freed.
+// blockFronts hides or shows up to n tasks at the fronts of a key to which the access has changed.
 func (u *unit) blockFronts(w *work, n int) (done bool) {
 	key := string(w.Name)
 	u.readKeys(key)
-	wrong := shownSpan(key, u.blocked(key))
-	rows := u.firsts(wrong, min(n, pageSize)).rows
-	done = u.each(slices.Clone(rows[:min(n, len(rows))]), func(r *Row) {
+	wrong := u.wronglyShown(key, min(n, pageSize))
+	done = u.each(wrong[:min(n, len(wrong))], func(r *Row) {
 		now := *r
 		u.show(&now, true)
-		u.setTakeable(&now, now.Takeable)
+		u.writeShown(&now)
 	})
-	return done && len(u.firsts(wrong, 1).rows) == 0
+	return done && len(u.wronglyShown(key, 1)) == 0
 }
 
 // showKind hides or shows up to n tasks of a kind at the front of a line that has become, or is no
@@ -289,17 +306,16 @@ func (u *unit) showKind(w *work, n int) (done bool) {
 	for _, r := range append(front, u.firsts(kindSpan(at), 1).rows...) {
 		now := *r
 		u.show(&now, u.isFirst(r))
-		isWrong := now.Takeable != r.Takeable || now.Hidden != r.Hidden
 		switch {
-		case r.Kind != at.kind || !isWrong:
-		case r.Front == AtFront || r.Front == Shares && !r.Takeable:
+		case r.Kind != at.kind || now.isShownLike(r):
+		case r.Front == AtFront || r.Front == Shares && r.Band == 0:
 			wrong = append(wrong, &now)
 		}
 	}
 	slices.SortFunc(wrong, byPlace) // a task may be there twice
 	wrong = slices.CompactFunc(wrong, func(a, b *Row) bool { return a.ID == b.ID })
 	some := wrong[:min(n, len(wrong))]
-	return u.each(some, func(r *Row) { u.setTakeable(r, r.Takeable) }) && len(wrong) <= n
+	return u.each(some, u.writeShown) && len(wrong) <= n
 }
 
 // park goes through the next n tasks of a queue that has had no fronts. In each line the first
@@ -316,19 +332,18 @@ func (u *unit) park(w *work, n int) (done bool) {
 			r.Front = AtFront
 			u.update(r)
 		default:
-			r.Takeable, r.Gap, r.Front = false, false, Parked
+			r.Band, r.Gap, r.Front = 0, false, Parked
 			r.setTurn(account.Account{}, false)
 			u.update(r)
 		}
 	})
 }
 
-// setTakeable makes a task Takeable, or hides it, and writes it.
-func (u *unit) setTakeable(r *Row, takeable bool) {
-	if takeable {
+// writeShown writes a task that was shown or hidden.
+func (u *unit) writeShown(r *Row) {
+	if r.Band > 0 {
 		u.canBeTaken(r)
 	}
-	r.Takeable = takeable
 	u.writeTurn(r)
 }
 

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"github.com/fairq/fairq/internal/life"
 )
 
 // span has the ready tasks of a key with a common prefix in one of the indexes of lines.
@@ -11,15 +13,19 @@ type span struct {
 	index     Index
 	fields    int // of the prefix
 	key, kind string
-	n         int64 // the priority, or, in TaskShown, whether they are Takeable
+	n         int64 // the priority, or, in TaskShown, Row.shownAs
 }
 
 func keySpan(key string) span      { return span{TaskPlace, 1, key, "", 0} }
 func lineSpan(l Line) span         { return span{TaskPlace, 2, l.Key, "", num(l.Priority)} }
 func ofKind(key, kind string) span { return span{TaskKinds, 2, key, kind, 0} }
 func kindSpan(at lineKind) span    { return span{TaskKinds, 3, at.Key, at.kind, num(at.Priority)} }
-func shownSpan(key string, takeable bool) span {
-	return span{TaskShown, 2, key, "", bit(takeable)}
+
+func shownSpan(key string, as int64) span { return span{TaskShown, 2, key, "", as} }
+
+// shownSpans returns the spans of a key in TaskShown.
+func shownSpans(key string) [life.Blocked + 1]span {
+	return [...]span{shownSpan(key, 0), shownSpan(key, 1), shownSpan(key, 2)}
 }
 
 func (s span) prefix() Tuple {
@@ -30,16 +36,16 @@ func (s span) prefix() Tuple {
 }
 
 // spansOf returns all spans in which a task can be.
-func spansOf(r *Row) [6]span {
+func spansOf(r *Row) [7]span {
 	return [...]span{
 		keySpan(r.Key), lineSpan(r.line()), ofKind(r.Key, r.Kind), kindSpan(r.lineKind()),
-		shownSpan(r.Key, false), shownSpan(r.Key, true),
+		shownSpan(r.Key, 0), shownSpan(r.Key, 1), shownSpan(r.Key, 2),
 	}
 }
 
 // holds reports whether a task that can be in the span is in it.
 func (s span) holds(r *Row) bool {
-	return r.inLine() && (s.index != TaskShown || r.isShown() && bit(r.Takeable) == s.n)
+	return r.inLine() && (s.index != TaskShown || r.isShown() && r.shownAs() == s.n)
 }
 
 // order compares tasks of the span by their places in it.
@@ -172,7 +178,8 @@ func (h *Head) unknownFronts(q *queue, all []lineKind) (keys []string, spans []s
 		keys = append(keys, at.Key)
 		wanted := []span{lineSpan(at.Line), kindSpan(at)}
 		if q.limitsInFlight {
-			wanted = append(wanted, shownSpan(at.Key, false), shownSpan(at.Key, true))
+			all := shownSpans(at.Key)
+			wanted = append(wanted, all[:]...)
 		}
 		if q.guardsFronts() || q.limitsInFlight && at.Priority != 0 {
 			wanted = append(wanted, keySpan(at.Key))
@@ -383,7 +390,7 @@ func (u *unit) firstOfKind(key, kind string) *Row {
 // was read.
 func (u *unit) withCurrentTurn(r *Row) *Row {
 	if now := u.moved[r.ID]; now != nil {
-		r.Takeable, r.Hidden = now.Takeable, now.Hidden
+		r.Band, r.Hidden = now.Band, now.Hidden
 		r.setTurn(now.turn(), now.Returned)
 		r.Front = now.Front
 	}

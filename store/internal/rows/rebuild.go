@@ -84,7 +84,7 @@ func (u *unit) reset(r *Row) {
 	} else {
 		r.setTurn(account.Account{}, false)
 	}
-	r.Takeable, r.Hidden, r.Gap = false, false, false
+	r.Band, r.Hidden, r.Gap = 0, false, false
 	delete(u.head.accounts, r.line())
 	u.update(r)
 }
@@ -108,9 +108,11 @@ func (u *unit) giveTurns(w *work, n int) (done bool) {
 		case u.q.frontsOnly:
 		case r.Round == 0:
 			u.giveTurn(r)
-			u.setTakeable(r, true)
-		case !r.Takeable:
-			u.setTakeable(r, true)
+			u.show(r, true)
+			u.writeShown(r)
+		case r.Band == 0:
+			u.show(r, true)
+			u.writeShown(r)
 		}
 	})
 }

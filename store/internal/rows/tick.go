@@ -87,8 +87,10 @@ func (u *unit) endWaits(n int) (left int, done bool) {
 	}
 	var spans []span
 	for _, name := range names {
-		if s := shownSpan(name, false); u.head.readyTasks[name][s] == nil {
-			spans = append(spans, s)
+		for _, s := range shownSpans(name) {
+			if u.head.readyTasks[name][s] == nil {
+				spans = append(spans, s)
+			}
 		}
 	}
 	u.fetch(u.head.unknownKeys(names), spans, false)

@@ -44,41 +44,54 @@ func (u *unit) forecast(n, most int) (found []driver.UpcomingTask, ok bool) {
 	ready := ReadyRange(everything, most)
 	ready.Payload, ready.Lock = false, NoLock
 	rows := must(u.v.Rows(ready))
-	a := &ahead{u, n, map[string]*order.Key{}}
-	for lines := a.linesOf(rows); len(lines) > 0 && !queue.Blocked(); {
-		priority := lines[0].of.Priority
-		end, _ := slices.BinarySearchFunc(lines, priority+1,
-			func(l *lineAhead, p int) int { return l.of.Priority - p })
-		band, over := lines[:end], false
-		firsts := func(yield func(*order.Line[*Row]) bool) {
-			for _, l := range band {
-				if !yield(&l.Line) {
-					return
+	a := &ahead{unit: u, n: n, keys: map[string]*order.Key{}}
+	var bands [driver.MaxPriority + 1]order.Band[*Row]
+	for a.access = range life.Blocked {
+		lines := map[int][]*lineAhead{} // by priority
+		add := func(all []*lineAhead) {
+			for _, l := range all {
+				lines[l.of.Priority] = append(lines[l.of.Priority], l)
+			}
+		}
+		isOther := func(r *Row) bool { return accessOf(r.Band) != a.access }
+		add(a.linesOf(slices.DeleteFunc(slices.Clone(rows), isOther)))
+		for priority := range bands {
+			over := false
+			firsts := func(yield func(*order.Line[*Row]) bool) {
+				for _, l := range lines[priority] {
+					if !yield(&l.Line) {
+						return
+					}
+				}
+				over = len(rows) == most && rows[most-1].Band == bandOf(priority, a.access)
+			}
+			slices.SortFunc(lines[priority],
+				func(a, b *lineAhead) int { return a.Compare(&b.Line) })
+			b := &bands[priority]
+			b.Now = u.currentRound(priority)
+			for r, round := range b.Forecast(firsts, queue, u.now) {
+				if over {
+					return nil, false
+				}
+				if r.isDue(u.now) {
+					continue
+				}
+				record := u.record(r)
+				found = append(found, driver.UpcomingTask{
+					Info: record.Info(), Round: round, Weight: u.weight(r),
+				})
+				if len(found) == n {
+					return found, true
 				}
 			}
-			over = len(rows) == most && rows[most-1].Priority == priority
-		}
-		now := u.currentRound(priority)
-		for r, round := range order.Forecast(firsts, now, queue, u.now) {
 			if over {
 				return nil, false
 			}
-			if r.isDue(u.now) {
-				continue
-			}
-			record := u.record(r)
-			found = append(found, driver.UpcomingTask{
-				Info: record.Info(), Round: round, Weight: u.weight(r),
-			})
-			if len(found) == n {
-				return found, true
-			}
+			add(a.hidden(priority, lines[priority]))
 		}
-		if over {
-			return nil, false
+		for _, k := range a.keys {
+			k.BeginBurst()
 		}
-		lines = append(lines[end:], a.hidden(band)...)
-		slices.SortFunc(lines, func(a, b *lineAhead) int { return inOrder(a.First.Task, b.First.Task) })
 	}
 	return found, true
 }
@@ -86,8 +99,9 @@ func (u *unit) forecast(n, most int) (found []driver.UpcomingTask, ok bool) {
 // ahead reads ready tasks for a forecast of n tasks, and locks nothing.
 type ahead struct {
 	*unit
-	n    int
-	keys map[string]*order.Key
+	n      int
+	access life.Access // of the keys whose tasks are taken
+	keys   map[string]*order.Key
 }
 
 // lineAhead is a line of a forecast, or a task that was handed back.
@@ -143,8 +157,11 @@ func (a *ahead) key(key string) *order.Key {
 		k := &order.Key{Slots: math.MaxInt}
 		if a.q.limitsInFlight {
 			is, s := a.unit.key(key), &a.q.settings.Settings
-			most := life.MaxInFlight(s, a.limits(is))
-			k.Slots, k.Rate, k.Wait = most-is.Tasks[driver.Taken], a.rate(is), is.Wait
+			k.Slots, k.Burst = life.Slots(s, a.limits(is), is.Tasks[driver.Taken])
+			k.Rate, k.Wait = a.rate(is), is.Wait
+		}
+		if a.access == life.Burst {
+			k.BeginBurst()
 		}
 		a.keys[key] = k
 	}
@@ -193,12 +210,12 @@ func (l *lineAhead) read(last *Row) {
 	l.more, l.page = len(l.rows) == l.page, min(2*l.page, l.n)
 }
 
-// hidden returns the next lines of the keys of some lines, as far as none of their tasks is
-// Takeable: where keys have limits, the tasks before must be taken first. See fronts.go.
-func (a *ahead) hidden(band []*lineAhead) []*lineAhead {
+// hidden returns the next lines of the keys of some lines of a priority, as far as none of their
+// tasks has a Band: where keys have limits, the tasks before must be taken first. See fronts.go.
+func (a *ahead) hidden(priority int, lines []*lineAhead) []*lineAhead {
 	var keys, fronts []Tuple
-	for _, l := range band {
-		if a.q.limitsInFlight && !l.Key.Blocked() {
+	for _, l := range lines {
+		if a.q.limitsInFlight && l.Key.MayBurst() {
 			keys = append(keys, Tuple{l.of.Key})
 		}
 	}
@@ -206,7 +223,7 @@ func (a *ahead) hidden(band []*lineAhead) []*lineAhead {
 		return nil
 	}
 	next := FirstRange(TaskPlace, eachOnce(keys), 1, false)
-	next.From = through(int64(band[0].of.Priority))
+	next.From = through(int64(priority))
 	for _, r := range must(a.v.Rows(next)) {
 		fronts = append(fronts, Tuple{r.Key, num(r.Priority), bit(false)})
 	}
@@ -214,5 +231,5 @@ func (a *ahead) hidden(band []*lineAhead) []*lineAhead {
 		return nil
 	}
 	rows := must(a.v.Rows(Range{Index: TaskPlace, Prefixes: fronts}))
-	return a.linesOf(slices.DeleteFunc(rows, func(r *Row) bool { return r.Takeable }))
+	return a.linesOf(slices.DeleteFunc(rows, func(r *Row) bool { return r.Band > 0 }))
 }

@@ -162,10 +162,10 @@ func TestMisuse(t *testing.T) {
 			_ = v.Put(r)
 		}},
 		"TakenTakeable": {
-			"a row that is Takeable but not Ready",
+			"a row that has a Band but is not Ready",
 			func(t *testing.T, _ rows.Tx, v rows.Calls) {
 				r := tasks(t, v)
-				r.State, r.Takeable = driver.Taken, true
+				r.State, r.Band = driver.Taken, 1
 				_ = v.Put(r)
 			},
 		},
