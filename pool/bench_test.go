@@ -96,7 +96,7 @@ func BenchmarkWaiting(b *testing.B) {
 				}
 				goroutines += float64(runtime.NumGoroutine() - before)
 				bytes += (heapBytes() - heap) / tasks
-				require.NoError(b, p.Shutdown(context.Background()))
+				require.ErrorIs(b, p.Shutdown(context.Background()), pool.ErrShutdown)
 				runtime.KeepAlive(p)
 			}
 			b.ReportMetric(goroutines/float64(b.N), "goroutines")

@@ -59,7 +59,9 @@ func (s *search) statement(queue int64) (string, []any) {
 func (v *view) addSearch(s *search) {
 	v.ready = s
 	sql, args := s.statement(v.queue)
-	read := v.scanner(true, func(r *rows.Row) { s.found = append(s.found, r) })
+	var row scannedRow
+	into := append(row.columns(), &row.Payload)
+	read := row.reader(into, func(r *rows.Row) { s.found = append(s.found, r) })
 	v.tx.add(sql, args...).Query(func(r pgx.Rows) error {
 		s.found = nil
 		err := read(r)

@@ -147,6 +147,8 @@ func (v *view) addTasks(r *rows.Range) *[]*rows.Row {
 	switch {
 	case payload:
 		selected += ", payload"
+	case r.Turns:
+		selected = turnColumns
 	case r.Each && !r.Desc, r.Index != rows.TaskID && r.Lock != rows.NoLock:
 		// They may be kept, see rows.Plan.
 		payload = true
@@ -163,7 +165,14 @@ func (v *view) addTasks(r *rows.Range) *[]*rows.Row {
 	default:
 		sql, args = statement(v.queue, r, selected)
 	}
-	v.tx.add(sql, args...).Query(v.scanner(payload, func(r *rows.Row) { *found = append(*found, r) }))
+	var s scannedRow
+	into := s.columns()
+	if r.Turns {
+		into = s.turnColumns()
+	} else if payload {
+		into = append(into, &s.Payload)
+	}
+	v.tx.add(sql, args...).Query(s.reader(into, func(r *rows.Row) { *found = append(*found, r) }))
 	return found
 }
 
@@ -171,6 +180,8 @@ const columns = `id, key, kind, unique_key, grp, role, priority, weight, cost, t
 	max_attempts, created, deadline,
 	state, band, gap, returned, untried, front, hidden, round, used, place, since, consumer,
 	follower, attempts, ready_at, until, expires, wake, err_code, err_message, metadata`
+
+const turnColumns = `id, key, priority, weight, cost, state, returned, round, used, place`
 
 // number is 0 where the database has NULL.
 type number int64
@@ -201,13 +212,8 @@ func (t *text) ScanBytes(b []byte) error {
 	return nil
 }
 
-// scanner returns a function that reads an answer with tasks, and calls found with each.
-func (v *view) scanner(payload bool, found func(*rows.Row)) func(pgx.Rows) error {
-	var s scannedRow
-	into := s.columns()
-	if payload {
-		into = append(into, &s.Payload)
-	}
+// reader returns a function that reads an answer with tasks, and calls found with each.
+func (s *scannedRow) reader(into []any, found func(*rows.Row)) func(pgx.Rows) error {
 	return each(func(answer pgx.Rows) error {
 		s.Payload = nil
 		if err := answer.Scan(into...); err != nil {
@@ -238,6 +244,14 @@ func (s *scannedRow) columns() []any {
 		&r.Since, &s.consumer, &s.follower, &s.attempts,
 		(*number)(&r.ReadyAt), (*number)(&r.Until), (*number)(&r.Expires), (*number)(&r.Wake), &s.code,
 		&s.message, (*text)(&r.Metadata),
+	}
+}
+
+func (s *scannedRow) turnColumns() []any {
+	r := &s.Row
+	return []any{
+		&r.ID, (*text)(&r.Key), &r.Priority, &s.weight, (*numberOrOne)(&r.Cost), &s.state, &r.Returned,
+		&r.Round, &s.used, &r.Place,
 	}
 }
 

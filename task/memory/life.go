@@ -1,8 +1,6 @@
 package memory
 
 import (
-	"slices"
-
 	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/task/driver"
 )
@@ -248,15 +246,12 @@ func (q *queue) leaveState(it *item) {
 func (q *queue) updateAccess(k *keyState) {
 	was := k.access
 	k.access = life.AccessOf(&q.settings, k.own, k.tasks[driver.Taken], k.paused || k.wait.Waits)
-	if k.access >= was {
-		return
-	}
-	k.passed = slices.DeleteFunc(k.passed, func(e *entry) bool {
-		if e.access > k.access {
-			e.move(k.access)
+	if k.access < was {
+		for _, e := range k.passed {
+			e.move(life.Within)
 		}
-		return e.access == life.Within
-	})
+		k.passed = k.passed[:0]
+	}
 }
 
 // slots returns how many more tasks of a key may be taken, less than 0 if the limit was higher.

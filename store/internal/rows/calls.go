@@ -319,6 +319,7 @@ func LastRange(from uint64, lines ...Line) Range {
 	}
 	return Range{
 		Index: TaskLine, Prefixes: prefixes, Each: true, From: Tuple{num(from)}, Desc: true, Limit: 1,
+		Turns: true,
 	}
 }
 

@@ -243,6 +243,7 @@ type Range struct {
 	Only     Only  // other rows are passed over, and do not count for Limit; only for tasks
 
 	Payload bool // tasks are read with their payloads; otherwise they may be
+	Turns   bool // of tasks only ID and the fields of their turns are read; others may be
 	Lock    Lock
 }
 

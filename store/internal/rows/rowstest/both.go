@@ -62,7 +62,11 @@ func (b bothTable[R]) Scan(r rows.Range) ([]*R, error) {
 		if kept == nil || slices.ContainsFunc(got[:i], same) {
 			b.fail("%s returned a row that there is not, or twice:\n\t%s", what, show(row))
 		}
-		b.equal(what, row, whole(kept, row, r.Payload))
+		if r.Turns {
+			b.equal(what, turnOf(row), turnOf(kept))
+		} else {
+			b.equal(what, row, whole(kept, row, r.Payload))
+		}
 		places = append(places, b.rows.schema.Place(r.Index, row))
 		if lock != rows.NoLock {
 			b.model.tx.lock(b.rows.of(row), false)

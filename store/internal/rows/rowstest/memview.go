@@ -150,7 +150,9 @@ func (t memTable[R]) locked(r rows.Range) []*R {
 func (t memTable[R]) Scan(r rows.Range) (found []*R, err error) {
 	err = t.v.do(t.name+".Scan", func() {
 		for _, row := range t.locked(r) {
-			found = append(found, copyOf(row, r.Payload))
+			if found = append(found, copyOf(row, r.Payload)); r.Turns {
+				found[len(found)-1] = turnOf(row)
+			}
 		}
 	})
 	return found, err
@@ -215,6 +217,15 @@ func copyOf[R any](r *R, payload bool) *R {
 		c.Payload = bytes.Clone(c.Payload)
 	}
 	return c
+}
+
+// turnOf returns a task with the fields that it has with Range.Turns.
+func turnOf[R any](r *R) *R {
+	t := any(r).(*rows.Row)
+	return any(&rows.Row{
+		ID: t.ID, Key: t.Key, Priority: t.Priority, Weight: t.Weight, Cost: t.Cost, State: t.State,
+		Returned: t.Returned, Round: t.Round, Used: t.Used, Place: t.Place,
+	}).(*R)
 }
 
 // taskTable is the table of tasks.
