@@ -16,11 +16,11 @@ import (
 // The invariant: a line with tasks is in a heap of its band, and a lane with tasks in a heap of
 // its kind. Each has two heaps, one for keys Within their limits and one for keys that may Burst.
 // If the key is Blocked, its lines and lanes are in neither. When a key gets less access, a line
-// stays in its heap until a taker comes upon it there; when a key gets more, its lines move at
-// once. So the cost of blocking a key does not depend on the number of its lines and lanes. In the
-// heap of a kind a lane may have the place that it had before its line used a turn. That is never
-// too late, and the taker that finds the lane there moves it. So the cost of a take does not
-// depend on the kinds of other tasks.
+// stays in its heap until a taker comes upon it there. When a key gets more, its lines go back to
+// the first heap. So the cost of blocking a key does not depend on the number of its lines and
+// lanes. In the heap of a kind a lane may have the place that it had before its line used a turn.
+// That is never too late, and the taker that finds the lane there moves it. So the cost of a take
+// does not depend on the kinds of other tasks.
 type band struct {
 	queue    *queue
 	priority int
