@@ -96,13 +96,15 @@ var limitCases = []testCase{
 		x := task.PutOptions{Kind: "x"}
 		q.put("a1 a2")
 		q.put("a3", x)
-		q.put("b1", task.PutOptions{Kind: "x", Priority: 1})
+		q.put("b1", task.PutOptions{Priority: 1})
 		q.takes("a1")
-		q.consumer(upTo(0)).takes("a2") // b1 is too late for this taker
+		q.consumer(upTo(0)).takes("a2") // for this taker b1 is not urgent enough
+		q.takes("b1")
 		q.put("c1 c2 c3")
 		q.put("c4", x)
+		q.put("d1", task.PutOptions{Kind: "x", Priority: 1})
 		q.takes("c1")
-		q.consumer(kinds("x")).takes("b1 c4") // not a3: that key is at its limit and burst
+		q.consumer(kinds("x")).takes("d1 c4") // not a3: that key is at its limit and burst
 		q.none()
 	}},
 	{"BurstWakes", "What a burst has taken is not taken back", func(e *env) {
