@@ -391,6 +391,24 @@ var limitElsewhere = []testCase{
 			task.LimitedKey{Key: "c", KeyLimits: task.KeyLimits{Weight: 5}})
 		other.order("b1 a2")
 	}},
+	{"BurstChanged", "a taker that finds no task of a key within its", func(e *env) {
+		less := options{MaxInFlightPerKey: 1, Grace: ages}
+		more := less
+		more.BurstPerKey = 1
+		for name, o := range map[string]options{"more": less, "less": more} {
+			q := e.openIn(e.store, name, o)
+			q.put("a1 a2 a3")
+			c := q.consumer(task.Filter{})
+			c.takes("a1")
+			c.disconnect() // the lease stays
+			q.close()
+		}
+		store := e.reopen()
+		q := e.reopenAs(store, "more", more)
+		q.takes("a2")
+		q.none()
+		e.reopenAs(store, "less", less).none()
+	}},
 	{"Changed", "The queue must have a MaxInFlightPerKey or a KeyRate", func(e *env) {
 		q := e.open(limitable)
 		l := task.KeyLimits{MaxInFlight: 1, Rate: task.Rate{Limit: 0.001, Burst: 1}}

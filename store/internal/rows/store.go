@@ -426,7 +426,8 @@ func (u *unit) changeSettings(wanted driver.Settings) {
 		u.changeKey(allKeys, func(k *Key) { k.Wait = life.Wait{} })
 	}
 	if u.q.mode != mode || to.Quantum != was.Quantum || to.KeepPlace != was.KeepPlace ||
-		to.MaxInFlightPerKey != was.MaxInFlightPerKey || to.KeyRate != was.KeyRate {
+		to.MaxInFlightPerKey != was.MaxInFlightPerKey || to.BurstPerKey != was.BurstPerKey ||
+		to.KeyRate != was.KeyRate {
 		u.rebuild()
 	}
 }
