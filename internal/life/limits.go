@@ -58,9 +58,10 @@ const (
 	Blocked
 )
 
-// AccessOf returns the access to a key. isHeld is true if the key is paused or waits.
-func AccessOf(s *driver.Settings, own *driver.KeyLimits, taken int, isHeld bool) Access {
-	switch within, burst := Slots(s, own, taken); {
+// AccessOf returns the access to a key with such Slots. isHeld is true if the key is paused or
+// waits.
+func AccessOf(within, burst int, isHeld bool) Access {
+	switch {
 	case isHeld || within+burst <= 0:
 		return Blocked
 	case within <= 0:

@@ -98,14 +98,8 @@ type Key struct {
 	Wait         life.Wait
 }
 
-// IsBlocked reports whether no task of the key can be taken before those of all others.
-func (k *Key) IsBlocked() bool { return k.Slots <= 0 || k.Wait.Waits }
-
-// MayBurst reports whether a task of the key can be taken when none of a key within its limit can.
-func (k *Key) MayBurst() bool { return k.Slots+k.Burst > 0 && !k.Wait.Waits }
-
-// BeginBurst makes the burst a part of the limit.
-func (k *Key) BeginBurst() { k.Slots, k.Burst = k.Slots+k.Burst, 0 }
+// Access returns the access to the key.
+func (k *Key) Access() life.Access { return life.AccessOf(k.Slots, k.Burst, k.Wait.Waits) }
 
 func (k *Key) take(tokens uint64, at int64) {
 	if k.Slots--; k.Rate.Limit > 0 {
@@ -132,21 +126,24 @@ type Band[T any] struct {
 // Forecast yields the tasks of a priority in the order in which they will be taken if nothing else
 // happens, with the number of rounds from now. lines yields the lines in the order of their first
 // tasks. The tasks are taken at one time, and Forecast notes that in the limits of the keys and of
-// the queue. After the forecasts of all priorities, and BeginBurst of all keys, it is called again
-// for the tasks that are taken in bursts.
+// the queue. It is called for all priorities with access Within, and then again with Burst, for
+// the tasks that are taken in bursts.
 func (b *Band[T]) Forecast(
-	lines iter.Seq[*Line[T]], queue *Key, at int64,
+	lines iter.Seq[*Line[T]], access life.Access, queue *Key, at int64,
 ) iter.Seq2[T, int] {
 	return func(yield func(T, int) bool) {
 		again := upcoming[T](b.Burst) // lines that are known already, by their next turns
 		heap.Init(&again)
 		b.Burst = nil
 		use := func(l *Line[T]) bool {
-			if l.Key.IsBlocked() || queue.IsBlocked() {
-				if l.Key.MayBurst() {
+			if queue.Access() == life.Blocked {
+				return false
+			}
+			if is := l.Key.Access(); is > access {
+				if is == life.Burst {
 					b.Burst = append(b.Burst, l)
 				}
-				return !queue.IsBlocked()
+				return true
 			}
 			t := l.First
 			current := max(b.Now+b.rounds, l.round())

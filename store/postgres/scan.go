@@ -31,7 +31,7 @@ var sources = [rows.NumIndexes]source{
 	rows.TaskKinds: {"tasks", []string{"key", "kind", "priority", "front", "place"}, inLine},
 	rows.TaskShown: {
 		"tasks",
-		[]string{"key", "((band > 0)::int + (band > 100)::int)", "id"},
+		[]string{"key", "((band = 0)::int * 2 + (band > 100)::int)", "id"},
 		inLine + " AND (hidden OR band > 100 OR band > 0 AND front = 3)",
 	},
 	rows.TaskWake:  {"tasks", []string{"wake"}, "wake IS NOT NULL"},

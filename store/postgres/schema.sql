@@ -83,7 +83,7 @@ CREATE INDEX tasks_kind ON fairq.tasks (queue, kind, band, round, place) WHERE b
 CREATE INDEX tasks_line ON fairq.tasks (queue, key, priority, round, place) WHERE key IS NOT NULL;
 CREATE INDEX tasks_place ON fairq.tasks (queue, key, priority, ((front <> 3)::int), place) WHERE state = 1 AND front > 0;
 CREATE INDEX tasks_kinds ON fairq.tasks (queue, key, kind, priority, front, place) WHERE state = 1 AND front > 0;
-CREATE INDEX tasks_shown ON fairq.tasks (queue, key, ((band > 0)::int + (band > 100)::int), id) WHERE state = 1 AND front > 0 AND (hidden OR band > 100 OR band > 0 AND front = 3);
+CREATE INDEX tasks_shown ON fairq.tasks (queue, key, ((band = 0)::int * 2 + (band > 100)::int), id) WHERE state = 1 AND front > 0 AND (hidden OR band > 100 OR band > 0 AND front = 3);
 CREATE INDEX tasks_wake ON fairq.tasks (queue, wake) WHERE wake IS NOT NULL;
 CREATE INDEX tasks_since ON fairq.tasks (queue, coalesce(consumer, 0), since) WHERE state IN (3, 4);
 CREATE UNIQUE INDEX tasks_unique_key ON fairq.tasks (queue, unique_key) WHERE unique_key IS NOT NULL;

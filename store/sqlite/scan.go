@@ -32,7 +32,7 @@ var sources = [rows.NumIndexes]source{
 	rows.TaskPlace: {"tasks", "tasks_place", `"key" priority (front<>3) place`, inLine},
 	rows.TaskKinds: {"tasks", "tasks_kinds", `"key" kind priority front place`, inLine},
 	rows.TaskShown: {
-		"tasks", "tasks_shown", `"key" ((band>0)+(band>100)) id`,
+		"tasks", "tasks_shown", `"key" ((band=0)*2+(band>100)) id`,
 		inLine + " AND (hidden OR band > 100 OR band > 0 AND front = 3)",
 	},
 	rows.TaskWake:  {"tasks", "tasks_wake", "wake", "wake > 0"},

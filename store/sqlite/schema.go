@@ -62,7 +62,7 @@ CREATE INDEX ~tasks_place ON ~tasks (queue, "key", priority, (front<>3), place)
 	WHERE state = 1 AND front > 0;
 CREATE INDEX ~tasks_kinds ON ~tasks (queue, "key", kind, priority, front, place)
 	WHERE state = 1 AND front > 0;
-CREATE INDEX ~tasks_shown ON ~tasks (queue, "key", ((band>0)+(band>100)))
+CREATE INDEX ~tasks_shown ON ~tasks (queue, "key", ((band=0)*2+(band>100)))
 	WHERE state = 1 AND front > 0 AND (hidden OR band > 100 OR band > 0 AND front = 3);
 CREATE INDEX ~tasks_wake ON ~tasks (queue, wake) WHERE wake > 0;
 CREATE INDEX ~tasks_since ON ~tasks (queue, consumer, since) WHERE state IN (3, 4);

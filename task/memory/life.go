@@ -245,8 +245,8 @@ func (q *queue) leaveState(it *item) {
 // updateAccess updates the access to a key.
 func (q *queue) updateAccess(k *keyState) {
 	was := k.access
-	k.access = life.AccessOf(&q.settings, k.own, k.tasks[driver.Taken], k.paused || k.wait.Waits)
-	if k.access < was {
+	within, burst := life.Slots(&q.settings, k.own, k.tasks[driver.Taken])
+	if k.access = life.AccessOf(within, burst, k.paused || k.wait.Waits); k.access < was {
 		for _, e := range k.passed {
 			e.move(life.Within)
 		}

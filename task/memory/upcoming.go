@@ -38,7 +38,7 @@ func (q *queue) upcoming(found []driver.UpcomingTask) ([]driver.UpcomingTask, er
 	for access := range life.Blocked {
 		for i, b := range q.bands {
 			bands[i].Now = b.now
-			for it, round := range bands[i].Forecast(b.upcoming(keys, access), all, now) {
+			for it, round := range bands[i].Forecast(b.upcoming(keys, access), access, all, now) {
 				if len(found) == cap(found) {
 					return found, nil
 				}
@@ -48,9 +48,6 @@ func (q *queue) upcoming(found []driver.UpcomingTask) ([]driver.UpcomingTask, er
 					})
 				}
 			}
-		}
-		for _, k := range keys {
-			k.BeginBurst()
 		}
 	}
 	return found, nil
@@ -71,9 +68,6 @@ func (b *band) upcoming(
 				within, burst := life.Slots(&b.queue.settings, k.own, k.tasks[driver.Taken])
 				keys[k] = &order.Key{
 					Slots: within, Burst: burst, Rate: b.queue.rate(k), Wait: k.wait,
-				}
-				if access == life.Burst {
-					keys[k].BeginBurst()
 				}
 			}
 			w := &walk{line: l}

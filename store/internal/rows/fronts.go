@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/fairq/fairq/internal/account"
+	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -261,9 +262,9 @@ func (r *Row) isShownLike(o *Row) bool { return r.Band == o.Band && r.Hidden == 
 // wronglyShown returns the tasks at the fronts of a key that are not shown as the access to it
 // says: n of each access, if there are as many.
 func (u *unit) wronglyShown(key string, n int) (wrong []*Row) {
-	right := &Row{Band: bandOf(0, u.access(key))}
-	for _, s := range shownSpans(key) {
-		if s.n != right.shownAs() {
+	right := u.access(key)
+	for access, s := range shownSpans(key) {
+		if life.Access(access) != right {
 			rows := u.firsts(s, n).rows
 			wrong = append(wrong, rows[:min(n, len(rows))]...)
 		}

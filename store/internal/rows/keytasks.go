@@ -13,7 +13,7 @@ type span struct {
 	index     Index
 	fields    int // of the prefix
 	key, kind string
-	n         int64 // the priority, or, in TaskShown, Row.shownAs
+	n         int64 // the priority, or, in TaskShown, the access
 }
 
 func keySpan(key string) span      { return span{TaskPlace, 1, key, "", 0} }
@@ -21,11 +21,12 @@ func lineSpan(l Line) span         { return span{TaskPlace, 2, l.Key, "", num(l.
 func ofKind(key, kind string) span { return span{TaskKinds, 2, key, kind, 0} }
 func kindSpan(at lineKind) span    { return span{TaskKinds, 3, at.Key, at.kind, num(at.Priority)} }
 
-func shownSpan(key string, as int64) span { return span{TaskShown, 2, key, "", as} }
-
-// shownSpans returns the spans of a key in TaskShown.
-func shownSpans(key string) [life.Blocked + 1]span {
-	return [...]span{shownSpan(key, 0), shownSpan(key, 1), shownSpan(key, 2)}
+// shownSpans returns the spans of a key in TaskShown, by access.
+func shownSpans(key string) (all [life.Blocked + 1]span) {
+	for access := range all {
+		all[access] = span{TaskShown, 2, key, "", num(access)}
+	}
+	return all
 }
 
 func (s span) prefix() Tuple {
@@ -37,15 +38,16 @@ func (s span) prefix() Tuple {
 
 // spansOf returns all spans in which a task can be.
 func spansOf(r *Row) [7]span {
+	shown := shownSpans(r.Key)
 	return [...]span{
 		keySpan(r.Key), lineSpan(r.line()), ofKind(r.Key, r.Kind), kindSpan(r.lineKind()),
-		shownSpan(r.Key, 0), shownSpan(r.Key, 1), shownSpan(r.Key, 2),
+		shown[0], shown[1], shown[2],
 	}
 }
 
 // holds reports whether a task that can be in the span is in it.
 func (s span) holds(r *Row) bool {
-	return r.inLine() && (s.index != TaskShown || r.isShown() && r.shownAs() == s.n)
+	return r.inLine() && (s.index != TaskShown || r.isShown() && num(accessOf(r.Band)) == s.n)
 }
 
 // order compares tasks of the span by their places in it.

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -23,7 +24,7 @@ const (
 	TaskPlace
 	TaskKinds // (key, kind, priority, front, place) as in TaskPlace
 	// TaskShown is (key, access, id) of these that are AtFront and have a Band, may only be taken in
-	// a burst, or are Hidden. access is 1 if they may be taken, 2 if in a burst, and 0 if not.
+	// a burst, or are Hidden. access is a life.Access.
 	TaskShown
 	TaskWake  // (wake) that have one
 	TaskSince // (consumer, since) that are Taken, or Buried with consumer 0
@@ -84,7 +85,7 @@ var (
 			return only(r.inLine(), r.Key, r.Kind, num(r.Priority), num(r.Front), num(r.Place))
 		}},
 		{TaskShown, false, func(r *Row) Tuple {
-			return only(r.isShown(), r.Key, r.shownAs(), num(r.ID))
+			return only(r.isShown(), r.Key, num(accessOf(r.Band)), num(r.ID))
 		}},
 		{TaskWake, false, func(r *Row) Tuple { return only(r.Wake != 0, r.Wake) }},
 		{TaskSince, false, func(r *Row) Tuple {
@@ -140,9 +141,6 @@ func (r *Row) isShown() bool {
 	return r.inLine() && (r.Hidden || r.Band >= firstBurst || r.Band > 0 && r.Front == AtFront)
 }
 
-// shownAs returns the access of a task in TaskShown.
-func (r *Row) shownAs() int64 { return bit(r.Band > 0) + bit(r.Band >= firstBurst) }
-
 func bit(is bool) int64 {
 	if is {
 		return 1
@@ -150,7 +148,7 @@ func bit(is bool) int64 {
 	return 0
 }
 
-func num[N int | uint64 | driver.State | Front](n N) int64 {
+func num[N int | uint64 | driver.State | Front | life.Access](n N) int64 {
 	return int64(min(uint64(n), math.MaxInt64))
 }
 

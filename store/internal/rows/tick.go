@@ -95,7 +95,7 @@ func (u *unit) endWaits(n int) (left int, done bool) {
 	}
 	u.fetch(u.head.unknownKeys(names), spans, false)
 	for _, name := range names {
-		if u.workLeft() || u.isLarge() || u.room(1) == 0 {
+		if u.workLeft() || u.isLarge() {
 			return 0, false
 		}
 		u.endWait(name)

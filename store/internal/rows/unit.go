@@ -237,7 +237,8 @@ func (u *unit) access(key string) life.Access {
 	switch {
 	case u.q.limitsInFlight:
 		k := u.key(key)
-		return life.AccessOf(&u.q.settings.Settings, u.limits(k), k.Tasks[driver.Taken], k.IsHeld())
+		within, burst := life.Slots(&u.q.settings.Settings, u.limits(k), k.Tasks[driver.Taken])
+		return life.AccessOf(within, burst, k.IsHeld())
 	case u.isHeld(key):
 		return life.Blocked
 	}

@@ -44,16 +44,16 @@ func (u *unit) forecast(n, most int) (found []driver.UpcomingTask, ok bool) {
 	ready := ReadyRange(everything, most)
 	ready.Payload, ready.Lock = false, NoLock
 	rows := must(u.v.Rows(ready))
-	a := &ahead{unit: u, n: n, keys: map[string]*order.Key{}}
+	a := &ahead{u, n, map[string]*order.Key{}}
 	var bands [driver.MaxPriority + 1]order.Band[*Row]
-	for a.access = range life.Blocked {
+	for access := range life.Blocked {
 		lines := map[int][]*lineAhead{} // by priority
 		add := func(all []*lineAhead) {
 			for _, l := range all {
 				lines[l.of.Priority] = append(lines[l.of.Priority], l)
 			}
 		}
-		isOther := func(r *Row) bool { return accessOf(r.Band) != a.access }
+		isOther := func(r *Row) bool { return accessOf(r.Band) != access }
 		add(a.linesOf(slices.DeleteFunc(slices.Clone(rows), isOther)))
 		for priority := range bands {
 			over := false
@@ -63,13 +63,13 @@ func (u *unit) forecast(n, most int) (found []driver.UpcomingTask, ok bool) {
 						return
 					}
 				}
-				over = len(rows) == most && rows[most-1].Band == bandOf(priority, a.access)
+				over = len(rows) == most && rows[most-1].Band == bandOf(priority, access)
 			}
 			slices.SortFunc(lines[priority],
 				func(a, b *lineAhead) int { return a.Compare(&b.Line) })
 			b := &bands[priority]
 			b.Now = u.currentRound(priority)
-			for r, round := range b.Forecast(firsts, queue, u.now) {
+			for r, round := range b.Forecast(firsts, access, queue, u.now) {
 				if over {
 					return nil, false
 				}
@@ -89,9 +89,6 @@ func (u *unit) forecast(n, most int) (found []driver.UpcomingTask, ok bool) {
 			}
 			add(a.hidden(priority, lines[priority]))
 		}
-		for _, k := range a.keys {
-			k.BeginBurst()
-		}
 	}
 	return found, true
 }
@@ -99,9 +96,8 @@ func (u *unit) forecast(n, most int) (found []driver.UpcomingTask, ok bool) {
 // ahead reads ready tasks for a forecast of n tasks, and locks nothing.
 type ahead struct {
 	*unit
-	n      int
-	access life.Access // of the keys whose tasks are taken
-	keys   map[string]*order.Key
+	n    int
+	keys map[string]*order.Key
 }
 
 // lineAhead is a line of a forecast, or a task that was handed back.
@@ -160,9 +156,6 @@ func (a *ahead) key(key string) *order.Key {
 			k.Slots, k.Burst = life.Slots(s, a.limits(is), is.Tasks[driver.Taken])
 			k.Rate, k.Wait = a.rate(is), is.Wait
 		}
-		if a.access == life.Burst {
-			k.BeginBurst()
-		}
 		a.keys[key] = k
 	}
 	return a.keys[key]
@@ -215,7 +208,7 @@ func (l *lineAhead) read(last *Row) {
 func (a *ahead) hidden(priority int, lines []*lineAhead) []*lineAhead {
 	var keys, fronts []Tuple
 	for _, l := range lines {
-		if a.q.limitsInFlight && l.Key.MayBurst() {
+		if a.q.limitsInFlight && l.Key.Access() < life.Blocked {
 			keys = append(keys, Tuple{l.of.Key})
 		}
 	}

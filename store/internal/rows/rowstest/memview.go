@@ -150,9 +150,11 @@ func (t memTable[R]) locked(r rows.Range) []*R {
 func (t memTable[R]) Scan(r rows.Range) (found []*R, err error) {
 	err = t.v.do(t.name+".Scan", func() {
 		for _, row := range t.locked(r) {
-			if found = append(found, copyOf(row, r.Payload)); r.Turns {
-				found[len(found)-1] = turnOf(row)
+			c := copyOf(row, r.Payload)
+			if r.Turns {
+				c = turnOf(row)
 			}
+			found = append(found, c)
 		}
 	})
 	return found, err

@@ -184,7 +184,7 @@ func (tx *txs) firstRange() rows.Range {
 			p = rows.Tuple{p[0], v.of(v.kinds), p[1]}
 			fields = max(fields, 2)
 		case rows.TaskShown:
-			p[1], fields = p[2], min(fields, 2)
+			p[1], fields = int64(tx.rnd.IntN(3)), min(fields, 2)
 		}
 		prefixes = append(prefixes, p[:fields])
 	}
