@@ -104,7 +104,7 @@ type Options[V any] struct {
 }
 
 // Scale is the number of workers. If all are busy, another one starts when the queue is three
-// quarters full, or at the latest when delayed tasks have taken all room. A worker without work
+// quarters full, or when a task finds no room, because delayed tasks have it. A worker without work
 // ends when the queue is less than half full. The fill level is the number of tasks that are ready
 // or wait for room, divided by the room for ready tasks. A queue without a capacity is full as
 // soon as a task waits.

@@ -31,10 +31,6 @@ type Pool[V any] struct {
 
 	maxSettling int64 // limit of tasks that are being settled in the background
 
-	cancelling     sync.WaitGroup     // goroutines of cancelWith
-	cancelCtx      context.Context    // their context
-	stopCancelling context.CancelFunc // of cancelCtx
-
 	closeOnce  sync.Once   // calls close
 	leftUndone atomic.Bool // close has found unfinished tasks
 	leftMu     sync.Mutex  // protects leftovers
@@ -122,7 +118,6 @@ func newPool[V any](queue *task.Queue[V], handler Handler[*task.Task[V]],
 	}
 	s.setLimitsLocked(o.Limits)
 	p.start(s)
-	p.cancelCtx, p.stopCancelling = context.WithCancel(p.storeCtx)
 	return p
 }
 

@@ -277,8 +277,7 @@ func (a *attempt[V]) settled(err error, count *counter) bool {
 func (a *attempt[V]) lost(err error) {
 	p := a.class.pool
 	count, name, f, level := &a.counters().lost, "Lost", p.observer.Lost, slog.LevelWarn
-	_, cancelled := a.class.cancelled.LoadAndDelete(a.task.ID)
-	if cancelled || errors.Is(a.extraOrZero().cause, task.ErrDeleted) {
+	if errors.Is(a.extraOrZero().cause, task.ErrDeleted) {
 		count, name, f, level = &a.counters().cancelled, "Cancelled",
 			p.observer.Cancelled, slog.LevelDebug
 	}

@@ -234,8 +234,6 @@ func (p *Pool[V]) close() {
 	if p.submitting.Add(sealed) != sealed {
 		<-p.submitsDone
 	}
-	p.stopCancelling()
-	p.cancelling.Wait()
 	if p.tasks.prefetcher != nil {
 		p.tasks.prefetcher.stop()
 	}

@@ -58,8 +58,6 @@ type class[V any] struct {
 	over     atomic.Bool // the queue was closed or dropped
 	failures failures
 
-	cancelled sync.Map // the ids of tasks that cancelTask deletes while they run here
-
 	// goneHandled counts the evicted and expired tasks of the pool's own queue that deadLetter has
 	// handled.
 	goneHandled atomic.Uint64

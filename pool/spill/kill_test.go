@@ -66,7 +66,7 @@ func victim(path string, from int) {
 }
 
 // A process is killed again and again. No letter that it had written is lost, and each kill
-// repeats one at most. What is left of a line that was being written is no damage.
+// repeats one at most. Half a line at the end of a file is no damage.
 func TestKill(t *testing.T) {
 	rounds, path, last := few(30), t.TempDir(), 0
 	log := map[string]map[int]int{"begun": {}, "written": {}, "taken": {}}

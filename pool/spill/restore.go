@@ -78,7 +78,7 @@ func (r *restoration[V]) note(err error) {
 	}
 }
 
-// restoreFile restores the letters of a file before a number: those that are written during the
+// restoreFile restores the letters of a file before a number: letters that are written during the
 // Restore, refused ones too, are for the next one. It removes the file if these were all. An error
 // that concerns only this file is noted.
 func (r *restoration[V]) restoreFile(ctx context.Context, f *file, end uint64) error {
@@ -108,8 +108,8 @@ func (r *restoration[V]) restoreFile(ctx context.Context, f *file, end uint64) e
 	return nil
 }
 
-// restoreLines restores the letters of a file before a number. What comes behind the last one is
-// the rest of a Write that has returned an error, or never returned.
+// restoreLines restores the letters of a file before a number. Bytes behind the last one are the
+// rest of a Write that has returned an error, or never returned.
 func (r *restoration[V]) restoreLines(ctx context.Context, f *file, end uint64) error {
 	source, err := r.dir.open(f.name, os.O_RDWR)
 	if err != nil {

@@ -224,8 +224,8 @@ func TestFilesEnd(t *testing.T) {
 	})
 }
 
-// A letter that cannot be encoded is not taken. One that cannot be decoded, or whose Codec panics,
-// does not block the others. A sink that panics has not taken its letter.
+// A letter that cannot be encoded is not taken. A letter that cannot be decoded, or whose Codec
+// panics, does not block the others. A sink that panics has not taken its letter.
 func TestHooksThatFail(t *testing.T) {
 	d := open(t, t.TempDir(), &spill.Options[string]{Codec: raw{}})
 	require.ErrorIs(t, d.Write(t.Context(), letter("unencodable")), errStop)
