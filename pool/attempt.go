@@ -211,8 +211,10 @@ func (a *attempt[V]) Value(key any) any {
 		x.mu.Unlock()
 	}
 	switch {
-	case ended && (key == workerKey{} || key == setKey{}): // the goroutine left behind is no handler
-		return nil
+	case ended && (key == workerKey{} || key == setKey{} || key == attemptKey{}):
+		return nil // the goroutine left behind is no handler
+	case key == attemptKey{}:
+		return a
 	case ctx == nil && ended:
 		ctx = endedContext
 	case ctx == nil:

@@ -18,6 +18,10 @@ import (
 // follows another one (see Replace) may take its place, and then Do returns the outcome of that
 // one. After Shutdown it returns [ErrShutdown] if the queue is the pool's own. In another queue it
 // waits on, because other processes may do its tasks.
+//
+// A handler that calls it with its context gets an [ErrWouldWait] for a task that could never start.
+// For that Do needs steps in proportion to the calls of handlers that wait in it, and one read of
+// the limit of each key that may be full of them.
 func (p *Pool[V]) Do(ctx context.Context, key string, payload V, options PutOptions) error {
 	c, err := p.tasks.class(options.Class)
 	if err != nil {
@@ -30,7 +34,13 @@ func (p *Pool[V]) Do(ctx context.Context, key string, payload V, options PutOpti
 	defer c.failures.forget(options.UniqueKey)
 	Yield(ctx, func() {
 		var id task.ID
-		if id, err = p.Put(ctx, key, payload, options); err != nil {
+		var refuse func() error
+		if call := c.newNestedCall(ctx, key, &options); call != nil {
+			refuse = func() error { return p.nested.enter(ctx, call, options.Replace) }
+			defer p.nested.leave(call)
+		}
+		id, err = p.submit(ctx, key, payload, &options, p.whenFull, refuse)
+		if err != nil {
 			return
 		}
 		if err = fairq.ErrFull; id != 0 {

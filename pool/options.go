@@ -137,7 +137,8 @@ type Policy struct {
 	// waits, as with [HoldKey]. After its last attempt it has failed for good, as any other, and
 	// the key goes on; [task.Queue.ResumeKey] ends the wait sooner. The queue must have a
 	// MaxInFlightPerKey of 1 and KeepPlace; one of the pool's own has both then. Priorities come
-	// before order, and a task that is put with a Delay is not waited for.
+	// before order, and a task that is put with a Delay is not waited for. So a handler cannot wait
+	// for another task of its key: Do returns [ErrWouldWait].
 	InOrder bool
 }
 

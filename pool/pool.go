@@ -29,6 +29,8 @@ type Pool[V any] struct {
 	sink     Sink[V]
 	observer Observer[V]
 
+	nested nestedCalls[V]
+
 	maxSettling int64 // limit of tasks that are being settled in the background
 
 	closeOnce  sync.Once   // calls close

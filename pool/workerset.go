@@ -125,8 +125,9 @@ type worker struct {
 }
 
 type (
-	workerKey struct{}
-	setKey    struct{}
+	workerKey  struct{}
+	setKey     struct{}
+	attemptKey struct{}
 )
 
 // workerOf returns the worker whose handler has this context, or nil.

@@ -90,6 +90,24 @@ func (q *Queue[V]) KeepsOrder() bool {
 	return q.options.MaxInFlightPerKey == 1 && q.options.BurstPerKey == 0 && q.options.KeepPlace
 }
 
+// MaxInFlight returns how many tasks of a key can be taken at the same time: the limit of the key,
+// see SetKey, or else Options.MaxInFlightPerKey, and the burst; [fairq.MaxLen] without a limit. It
+// is a call of LimitedKeys, if keys may have limits of their own.
+func (q *Queue[V]) MaxInFlight(ctx context.Context, key string) (int, error) {
+	limit, burst := q.options.MaxInFlightPerKey, q.options.BurstPerKey
+	if limit == 0 && q.options.KeyRate == (Rate{}) {
+		return fairq.MaxLen, nil
+	}
+	own, err := q.LimitedKeys(ctx, key, 1)
+	if len(own) > 0 && own[0].Key == key {
+		limit, burst = cmp.Or(own[0].MaxInFlight, limit), max(0, cmp.Or(own[0].Burst, burst))
+	}
+	if limit <= 0 {
+		return fairq.MaxLen, err
+	}
+	return limit + burst, err
+}
+
 // ReportCost reports the true cost of a task of a key, in units, to a queue that learns costs: see
 // Options.PriorCost. It raises a cost of 0 to 1, and lowers a cost to the limit. It returns
 // [ErrCost] if the cost is negative, and an [ErrInvalid] without PriorCost. Each Queue learns from

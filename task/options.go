@@ -78,7 +78,9 @@ type Options[V any] struct {
 
 	// MaxInFlightPerKey is the greatest number of tasks of a key that are taken at the same time.
 	// With 1, a key's tasks are done strictly one after the other. 0 means no limit. (Queue-wide.)
-	// [Queue.SetKey] gives a key another limit.
+	// [Queue.SetKey] gives a key another limit. A worker that holds a task of a key and waits for
+	// another one, in Wait or Take, may wait for itself, because its own task fills the limit. Only
+	// pool.Pool.Do notices that; a context with a timeout ends it.
 	MaxInFlightPerKey int
 
 	// BurstPerKey is how many more tasks of a key may be taken while takers would be idle otherwise:

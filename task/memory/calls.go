@@ -442,8 +442,12 @@ func (q *queue) SetKey(_ context.Context, key string, limits driver.KeyLimits) e
 	defer q.exit()
 	k, now := q.keyState(key, 0), q.now()
 	was := q.rate(k)
+	if k.own != nil {
+		q.ownLimits--
+	}
 	if k.own = nil; limits != (driver.KeyLimits{}) {
 		k.own = &limits
+		q.ownLimits++
 	}
 	if rate := q.rate(k); rate != was {
 		k.wait.SetRate(was, rate, now)
@@ -461,6 +465,9 @@ func (q *queue) LimitedKeys(
 		return nil, err
 	}
 	defer q.exit()
+	if q.ownLimits == 0 {
+		return nil, nil
+	}
 	for _, k := range q.keys {
 		if k.own != nil && k.name >= from {
 			all = append(all, driver.LimitedKey{Key: k.name, KeyLimits: *k.own})

@@ -106,6 +106,7 @@ func (q *queue) check(t require.TestingT) {
 		taken += n
 	}
 	require.Equal(t, states[driver.Taken], taken)
+	own := 0
 	for _, k := range q.keys {
 		all := 0
 		for state := driver.Ready; state <= driver.Held; state++ {
@@ -118,6 +119,7 @@ func (q *queue) check(t require.TestingT) {
 		require.True(t, all > 0 || len(k.lines) == 0 || k.isUniform())
 		limit, burst := q.settings.MaxInFlightPerKey, q.settings.BurstPerKey
 		if k.own != nil {
+			own++
 			limit, burst = cmp.Or(k.own.MaxInFlight, limit), cmp.Or(k.own.Burst, burst)
 		}
 		isFull := limit > 0 && k.tasks[driver.Taken] >= limit
@@ -126,6 +128,7 @@ func (q *queue) check(t require.TestingT) {
 		require.Equal(t, k.paused || k.wait.Waits || isFull && !mayBurst, k.access == life.Blocked)
 		require.Equal(t, !k.isBlocked() && mayBurst, k.access == life.Burst)
 	}
+	require.Equal(t, own, q.ownLimits)
 	lines, shown := map[*band]int{}, map[*heap[turn]]int{}
 	entry := func(k *keyState, e *entry, n int) {
 		require.Equal(t, n, e.len)
