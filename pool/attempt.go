@@ -90,6 +90,10 @@ func (a *attempt[V]) run(w *worker) error {
 	inc(&w.counts.started)
 	o := &p.observer
 	w.started, w.handled = time.Time{}, false
+	if r := &a.class.repeats; r.has(a.task.ID) && p.accepting.Err() != nil {
+		w.repeats = true
+		p.addRepeating(1)
+	}
 	if !a.class.inMemory || p.costUnit > 0 || o.needsTimes() {
 		w.started = time.Now()
 	}
@@ -132,6 +136,10 @@ func (a *attempt[V]) end(w *worker, err error) {
 		p.observe("ReportCost", func() { a.class.learn(&a.task, costOf(ran, p.costUnit)) })
 	}
 	a.endContext(ran)
+	if w.repeats {
+		w.repeats = false
+		defer p.addRepeating(-1)
+	}
 	switch {
 	case a.class.queue == nil:
 		p.observe("Done", func() { a.class.done(a.task.Payload) }) // which calls the key function

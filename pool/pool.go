@@ -178,15 +178,17 @@ func (p *Pool[V]) Queue(class string) *task.Queue[V] {
 }
 
 // Wait waits until no task is ready, delayed or running in the queues of the pool, as far as this
-// process can see, and until Stats and DeadLetters have all outcomes. It returns [ErrShutdown] if
-// Shutdown has left tasks, and the error of ctx if ctx is done first. A handler must not call it,
-// because it would wait for itself: in its goroutine it returns an [ErrInvalid].
+// process can see, and until Stats and DeadLetters have all outcomes. It does not wait for a task
+// that this pool has put again by [Repeat] while that is delayed, nor for its next run after
+// StopAndWait or Shutdown was called; it waits for those of other processes. It returns
+// [ErrShutdown] if Shutdown has left tasks, and the error of ctx if ctx is done first. A handler must
+// not call it, because it would wait for itself: in its goroutine it returns an [ErrInvalid].
 func (p *Pool[V]) Wait(ctx context.Context) error {
 	if err := p.notInHandler("Wait"); err != nil {
 		return err
 	}
 	for {
-		started := p.Stats().Started
+		started := p.startedOnce()
 		quiet, err := p.waitQuiet(ctx, p.deadLettersSent)
 		for _, c := range p.tasks.classes {
 			if err != nil {
@@ -198,10 +200,18 @@ func (p *Pool[V]) Wait(ctx context.Context) error {
 		}
 		// Ask again, because tasks may have expired, or a handler may have begun and submitted,
 		// during the first look.
-		if err != nil || quiet && p.deadLettersSent() && p.Stats().Started == started {
+		if err != nil || quiet && p.deadLettersSent() && p.startedOnce() == started {
 			return err
 		}
 	}
+}
+
+// startedOnce returns how many attempts have begun that are no further runs of repeating tasks.
+func (p *Pool[V]) startedOnce() uint64 {
+	started := p.Stats().Started
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return started - uint64(p.repeated)
 }
 
 // deadLettersSent reports whether all evicted and expired tasks of the pool's own queues have been
@@ -227,16 +237,15 @@ func (p *Pool[V]) waitEmpty(ctx context.Context, c *class[V]) (bool, error) {
 		watched, stop = context.WithTimeout(ctx, quietPoll)
 	}
 	defer stop()
-	defer context.AfterFunc(p.done, stop)()
+	defer context.AfterFunc(p.over, stop)()
 	events := c.queue.Events(watched) // before Stats, or it could miss one
-	ended := p.done.Err() != nil
 	s, err := c.queue.Stats(ctx)
 	if c.own && isOver(err) {
 		err = nil
 	}
-	left := s.Ready + s.Delayed + s.Taken
+	left := c.countAwaited(ctx, s.Ready+s.Delayed+s.Taken)
 	switch {
-	case err == nil && ended && (left > 0 || p.leftUndone.Load()):
+	case err == nil && (left > 0 && p.over.Err() != nil || p.leftUndone.Load()):
 		return false, ErrShutdown
 	case err != nil || left == 0:
 		return true, err

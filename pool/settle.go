@@ -66,7 +66,8 @@ func (a *attempt[V]) finish(err error) {
 
 // settle settles the task by the error of its handler.
 func (a *attempt[V]) settle(err error) {
-	p, t, counts := a.class.pool, &a.task, a.counters()
+	p, t, counts, repeats := a.class.pool, &a.task, a.counters(), &a.class.repeats
+	repeats.remove(t.ID)
 	if err == nil {
 		if a.settleBy(a.ack, &counts.succeeded) {
 			a.observeSuccess()
@@ -82,8 +83,13 @@ func (a *attempt[V]) settle(err error) {
 		a.fail(ReasonFailed, err)
 	case again != nil && again.repeat:
 		repeat := func(ctx context.Context) error { return t.Repeat(ctx, clamp(time.Until(again.at))) }
+		if repeats.add(t.ID) { // before others can take it
+			a.class.countAwaited(p.storeCtx, 0)
+		}
 		if a.settleBy(repeat, &counts.succeeded) {
 			a.observeSuccess()
+		} else {
+			repeats.remove(t.ID)
 		}
 	case p.ctx.Err() != nil: // Shutdown has cancelled the handler
 		a.settleBy(t.Return, &counts.returned)

@@ -111,8 +111,12 @@ func (p *Pool[V]) SubmitBatch(ctx context.Context, tasks []Entry[V]) (ids []task
 			}
 		}
 	}
-	for i := len(ids); i < len(offers); i++ {
-		p.observeRefused(ctx, &offers[i], err)
+	for i := range offers {
+		if i >= len(ids) {
+			p.observeRefused(ctx, &offers[i], err)
+		} else if puts[i].Options.Replace {
+			offers[i].class.repeats.remove(ids[i])
+		}
 	}
 	return ids, err
 }
@@ -175,6 +179,8 @@ func (p *Pool[V]) submit(
 	}
 	if err != nil {
 		p.observeRefused(ctx, &o, err)
+	} else if o.options.Replace {
+		o.class.repeats.remove(id)
 	}
 	return id, err
 }

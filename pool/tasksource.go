@@ -57,6 +57,7 @@ type class[V any] struct {
 
 	over     atomic.Bool // the queue was closed or dropped
 	failures failures
+	repeats  repeats
 
 	// goneHandled counts the evicted and expired tasks of the pool's own queue that deadLetter has
 	// handled.
