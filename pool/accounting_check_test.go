@@ -250,8 +250,7 @@ func (l *ledger) wrong(c *chore, s *story, there int) string {
 		return "acked, but not done"
 	case end == task.EventTTL && !l.ends(c):
 		return "expired without cause"
-	case end == task.EventTTL && own && l.sinks != "none" && places != 1 &&
-		!slices.Contains(c.refusals, pool.ReasonDeadline):
+	case end == task.EventTTL && own && l.sinks != "none" && places != 1 && len(c.refusals) == 0:
 		return "expired without a letter"
 	case end == task.EventTTL && !reason(pool.ReasonDeadline, pool.ReasonFailed):
 		return "expired with another letter"

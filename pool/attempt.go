@@ -113,6 +113,9 @@ func (a *attempt[V]) run(w *worker) error {
 		limit = a.maxAttempts()
 	}
 	switch {
+	case p.forTask != nil && a.policy().InOrder && !a.class.queue.KeepsOrder():
+		return Permanent(invalid("Options.ForTask: Policy.InOrder is true; the queue must have a " +
+			"MaxInFlightPerKey of 1 and KeepPlace for that"))
 	case limit > 0 && a.task.Attempts > limit: // its last attempt has ended without a result
 		a.task.Attempts = limit
 		return a.lastAttemptLost()

@@ -19,9 +19,9 @@ import (
 // one. After Shutdown it returns [ErrShutdown] if the queue is the pool's own. In another queue it
 // waits on, because other processes may do its tasks.
 //
-// A handler that calls it with its context gets an [ErrWouldWait] for a task that could never start.
-// For that Do needs steps in proportion to the calls of handlers that wait in it, and one read of
-// the limit of each key that may be full of them.
+// A handler that calls it with its context gets an [ErrWouldWait] for a task that could never
+// start. For that Do needs steps in proportion to the calls of handlers that wait in it, and one
+// read of the limit of each key that may be full of them.
 func (p *Pool[V]) Do(ctx context.Context, key string, payload V, options PutOptions) error {
 	c, err := p.tasks.class(options.Class)
 	if err != nil {

@@ -25,8 +25,8 @@ type nestedCall[V any] struct {
 	needs []holding[V]
 }
 
-// holding is what a running task holds: a place within the limit of its key, its unique key, or its
-// place in its group.
+// holding is what a running task holds: a place within the limit of its key, its unique key, or
+// its place in its group.
 type holding[V any] struct {
 	class *class[V]
 	what  string
@@ -76,8 +76,8 @@ func (n *nestedCalls[V]) enter(
 	}
 }
 
-// try adds a call, unless its task could never start with these limits of keys. Then it returns the
-// keys for which that depends on a limit that it does not know.
+// try adds a call, unless its task could never start with these limits of keys. Then it returns
+// the keys for which that depends on a limit that it does not know.
 func (n *nestedCalls[V]) try(
 	call *nestedCall[V], replace bool, limits map[holding[V]]int,
 ) (unknown []holding[V], added bool) {

@@ -136,7 +136,7 @@ func TestWaitForAbandoned(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		leave := make(chan bool)
 		deaf := func(context.Context, int) error { <-leave; return nil }
-		p := pool.Func(func(ctx context.Context, tk *task.Task[int]) error { return deaf(ctx, tk.Payload) },
+		p := pool.Func(func(ctx context.Context, _ *task.Task[int]) error { return deaf(ctx, 0) },
 			&pool.Options[int]{Logger: quiet})
 		q := fairq.New(func(int) int { return 0 }, nil)
 		w := pool.NewWorkers(q, deaf, &pool.Options[int]{Logger: quiet})

@@ -76,6 +76,10 @@ func (a *attempt[V]) settle(err error) {
 	}
 	again, _ := errors.AsType[*retryError](err)
 	_, permanent := errors.AsType[*permanentError](err)
+	failed := again != nil && again.holdKey && hasReason(err)
+	if failed {
+		err = failedHold{err}
+	}
 	switch {
 	case err == errLate: //nolint:errorlint // not that in what Do has returned
 		a.fail(ReasonDeadline, err)
@@ -93,7 +97,7 @@ func (a *attempt[V]) settle(err error) {
 		}
 	case p.ctx.Err() != nil: // Shutdown has cancelled the handler
 		a.settleBy(t.Return, &counts.returned)
-	case again != nil && again.snooze:
+	case again != nil && again.snooze && !failed:
 		snooze := t.Snooze
 		if again.holdKey || a.policy().InOrder {
 			snooze = func(ctx context.Context, d time.Duration) error { return t.HoldKey(ctx, nil, d) }
@@ -101,9 +105,6 @@ func (a *attempt[V]) settle(err error) {
 		if a.settleBy(func(ctx context.Context) error { return snooze(ctx, again.delay) },
 			&counts.snoozed) {
 			a.observeRetry(again.delay, err)
-		}
-		if h := p.tasks.prefetcher; h != nil && again.holdKey {
-			h.recallKey(t.Key)
 		}
 	default:
 		err = a.timedOut(err)
@@ -115,6 +116,9 @@ func (a *attempt[V]) settle(err error) {
 		default:
 			a.backOff(err)
 		}
+	}
+	if h := p.tasks.prefetcher; h != nil && again != nil && again.holdKey {
+		h.recallKey(t.Key)
 	}
 }
 
@@ -210,7 +214,8 @@ func (a *attempt[V]) retry(delay time.Duration, err error) {
 		return
 	}
 	fail := a.task.Fail
-	if a.policy().InOrder {
+	again, _ := errors.AsType[*retryError](err)
+	if a.policy().InOrder || again != nil && again.holdKey {
 		fail = a.task.HoldKey
 	}
 	if a.settleBy(func(ctx context.Context) error { return fail(ctx, err, delay) },
@@ -239,19 +244,29 @@ func (a *attempt[V]) fail(reason Reason, err error) {
 	if a.class.own || p.sink != nil {
 		end = t.Discard
 	}
-	var lost error
+	var lost, refused error
 	p.holdLetter(func() {
 		if p.sink != nil {
 			if lost = p.settle(t, func(ctx context.Context) error { return t.Touch(ctx, 0) }); lost != nil {
 				return
 			}
-			if bad := p.send(newDeadLetter(a.class.name, t, reason, err)); bad != nil {
-				end, err = t.Bury, errors.Join(err, bad)
+			if refused = p.send(newDeadLetter(a.class.name, t, reason, err)); refused != nil {
+				end, err = t.Bury, errors.Join(err, refused)
+				if a.class.own { // onGone is called if its time is over
+					a.class.refused.Store(t.ID, nil)
+				}
 			}
 		}
 		a.class.failures.record(t.ID, t.Info().UniqueKey, err)
 		lost = p.settle(t, func(ctx context.Context) error { return end(ctx, err) })
 	})
+	switch {
+	case refused == nil:
+	case lost == nil && t.Info().State == 0: // it could not be buried
+		p.letterLost(a.class.name, t, reason, err)
+	default:
+		a.class.refused.Delete(t.ID)
+	}
 	if !a.settled(lost, &a.counters().failed) {
 		return
 	}

@@ -17,8 +17,8 @@ type PutOptions struct {
 	Priority    int           // less is more urgent; 0 means the queue's default, negative means 0
 	Cost        int64         // how much work it is, see Quantum of [task.Options]; 0 means 1
 	Delay       time.Duration // until it is ready; 0 means Options.Delay, negative means none
-	TTL         time.Duration // time to live; 0 means the queue's default
-	Deadline    time.Time     // when it expires; the zero Time means Options.DeadlineAfter
+	TTL         time.Duration // time to live; 0 means the queue's default, negative none
+	Deadline    time.Time     // when it expires; zero means Options.DeadlineAfter, or none if TTL < 0
 	TTR         time.Duration // how long a lease lasts, see Task.Touch; 0 means the queue's default
 	MaxAttempts int           // 0 means the default of queue or Policy, negative means no limit
 	Kind        string        // selects a handler, see [Mux]
@@ -143,15 +143,15 @@ func (p *Pool[V]) fill(offer *offer[V], options *PutOptions) (err error) {
 		o.Delay = p.delay
 	}
 	o.Delay = max(o.Delay, 0)
-	if o.Deadline.IsZero() && p.deadline > 0 {
+	if o.Deadline.IsZero() && p.deadline > 0 && o.TTL >= 0 {
 		o.Deadline = time.Now().Add(p.deadline)
 	}
 	offer.class, err = p.tasks.class(options.Class)
 	return err
 }
 
-// submit implements Submit (nil options), Put and TrySubmit, which differ in whenFull, and Do, which
-// refuses some tasks.
+// submit implements Submit (nil options), Put and TrySubmit, which differ in whenFull, and Do,
+// which refuses some tasks.
 func (p *Pool[V]) submit(
 	ctx context.Context, key string, payload V, options *PutOptions, whenFull WhenFull,
 	refuse func() error,

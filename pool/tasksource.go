@@ -58,6 +58,7 @@ type class[V any] struct {
 	over     atomic.Bool // the queue was closed or dropped
 	failures failures
 	repeats  repeats
+	refused  sync.Map // ids of tasks that are being buried, because the sink refused their letters
 
 	// goneHandled counts the evicted and expired tasks of the pool's own queue that deadLetter has
 	// handled.

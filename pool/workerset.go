@@ -446,8 +446,8 @@ func (ws *workerSet) notifyQuiet() {
 }
 
 // quietLocked reports whether the set is quiet: all workers are idle, or make further runs of
-// repeating tasks, no handler is in Yield, no task is on its way to a worker, no letter is in hand,
-// and nothing runs in the background.
+// repeating tasks, no handler is in Yield, no task is on its way to a worker, no letter is in
+// hand, and nothing runs in the background.
 func (ws *workerSet) quietLocked() bool {
 	return len(ws.idle)+ws.repeating == ws.active && ws.yielding == 0 && !ws.dispatching &&
 		len(ws.unassigned) == 0 && ws.backgroundCalls == 0 && ws.letters == 0 &&

@@ -17,8 +17,8 @@ import (
 )
 
 // nesting runs tasks whose handlers wait in Do for others. The payload has the keys that are still
-// to come, its own first, and a number: the handler of "a>b>a 7" waits for a task "b>a 7" of key b.
-// Each works for a second before that, and after it.
+// to come, its own first, and a number: the handler of "a>b>a 7" waits for a task "b>a 7" of key
+// b. Each works for a second before that, and after it.
 type nesting struct {
 	*testing.T
 	p      *pool.Pool[string]
@@ -68,24 +68,27 @@ func (n *nesting) couldStart(key byte) bool {
 	for payload := range n.running {
 		held[payload[0]]++
 	}
+	isFull := func(key byte) bool { return held[key] >= n.limits[key] }
 	for before := -1; before < len(ended); {
 		before = len(ended)
 		for payload, waits := range n.running {
 			_, inside, _ := strings.Cut(payload, ">")
 			_, runs := n.running[inside]
-			if ended[payload] || waits && (runs && !ended[inside] || !runs && held[inside[0]] >= n.limits[inside[0]]) {
+			if waits && (runs && !ended[inside] || !runs && isFull(inside[0])) || ended[payload] {
 				continue
 			}
 			ended[payload] = true
 			held[payload[0]]--
 		}
 	}
-	return held[key] < n.limits[key]
+	return !isFull(key)
 }
 
-// run runs some tasks in a pool with a limit for each key, and others for some keys. It returns how
-// many have failed because a task inside them could never have started.
-func (n *nesting) run(ctx context.Context, o pool.Options[string], limits [3]int, paths ...string) (failed int) {
+// run runs some tasks in a pool with a limit for each key, and others for some keys. It returns
+// how many have failed because a task inside them could never have started.
+func (n *nesting) run(
+	ctx context.Context, o pool.Options[string], limits [3]int, paths ...string,
+) (failed int) {
 	n.limits, n.running = map[byte]int{}, map[string]bool{}
 	o.Workers, o.Policy.MaxAttempts = 8, 1
 	if o.Queue.MaxInFlightPerKey = limits[0]; o.Policy.InOrder {
@@ -119,36 +122,38 @@ func (n *nesting) run(ctx context.Context, o pool.Options[string], limits [3]int
 	return failed
 }
 
-// A handler that waits in Do for a task that can never start gets an error at once: the last one to
-// come, if several wait for each other. Waiting for ordinary tasks is no error, however long.
+// A handler that waits in Do for a task that can never start gets an error at once: the last one
+// to come, if several wait for each other. Waiting for ordinary tasks is no error, however long.
 func TestDoWouldWait(t *testing.T) {
-	classes := pool.Options[string]{Classes: []pool.Class[string]{{Name: "a"}, {Name: "b"}, {Name: "c"}}}
+	var none, inOrder, classes pool.Options[string]
+	inOrder.Policy.InOrder = true
+	classes.Classes = []pool.Class[string]{{Name: "a"}, {Name: "b"}, {Name: "c"}}
 	for _, c := range []struct {
-		limits [3]int
+		limits [3]int // of a, b and c
 		paths  string
 		failed int
 		o      pool.Options[string]
 	}{
-		{limits: [3]int{1, 1, 1}, paths: "a>b"},
-		{limits: [3]int{1, 1, 1}, paths: "a>b>c"},
-		{limits: [3]int{1, 1, 1}, paths: "a>a", failed: 1},
-		{limits: [3]int{1, 1, 1}, paths: "a>b>a", failed: 1},
-		{limits: [3]int{1, 1, 1}, paths: "a>b, b>a", failed: 1},
-		{limits: [3]int{1, 1, 1}, paths: "a>b, b>c, c>a", failed: 1},
-		{limits: [3]int{1, 1, 1}, paths: "a>b, c>b, b"},
-		{limits: [3]int{2, 2, 2}, paths: "a>a"},
-		{limits: [3]int{2, 2, 2}, paths: "a>a>a", failed: 1},
-		{limits: [3]int{2, 2, 2}, paths: "a>a, a>a", failed: 1},
-		{limits: [3]int{2, 2, 2}, paths: "a>a, a"},
-		{limits: [3]int{2, 2, 2}, paths: "a>b>a"},
-		{limits: [3]int{3, 3, 3}, paths: "a>a>a"},
-		{limits: [3]int{3, 3, 3}, paths: "a>a>a>a", failed: 1},
-		{limits: [3]int{1, 2, 1}, paths: "a>b>a", failed: 1}, // b is not full, but the task runs already
-		{limits: [3]int{1, 2, 1}, paths: "a>b, b>a", failed: 0},
-		{limits: [3]int{2, 1, 1}, paths: "b>a>b", failed: 1},
-		{limits: [3]int{1, 1, 1}, paths: "a>a", failed: 1, o: pool.Options[string]{Policy: pool.Policy{InOrder: true}}},
-		{limits: [3]int{1, 1, 1}, paths: "a>b>a", failed: 1, o: classes},
-		{limits: [3]int{1, 1, 1}, paths: "a>b>c", o: classes},
+		{[3]int{1, 1, 1}, "a>b", 0, none},
+		{[3]int{1, 1, 1}, "a>b>c", 0, none},
+		{[3]int{1, 1, 1}, "a>a", 1, none},
+		{[3]int{1, 1, 1}, "a>b>a", 1, none},
+		{[3]int{1, 1, 1}, "a>b, b>a", 1, none},
+		{[3]int{1, 1, 1}, "a>b, b>c, c>a", 1, none},
+		{[3]int{1, 1, 1}, "a>b, c>b, b", 0, none},
+		{[3]int{2, 2, 2}, "a>a", 0, none},
+		{[3]int{2, 2, 2}, "a>a>a", 1, none},
+		{[3]int{2, 2, 2}, "a>a, a>a", 1, none},
+		{[3]int{2, 2, 2}, "a>a, a", 0, none},
+		{[3]int{2, 2, 2}, "a>b>a", 0, none},
+		{[3]int{3, 3, 3}, "a>a>a", 0, none},
+		{[3]int{3, 3, 3}, "a>a>a>a", 1, none},
+		{[3]int{1, 2, 1}, "a>b>a", 1, none}, // b has room, but its task runs already
+		{[3]int{1, 2, 1}, "a>b, b>a", 0, none},
+		{[3]int{2, 1, 1}, "b>a>b", 1, none},
+		{[3]int{1, 1, 1}, "a>a", 1, inOrder},
+		{[3]int{1, 1, 1}, "a>b>a", 1, classes},
+		{[3]int{1, 1, 1}, "a>b>c", 0, classes},
 	} {
 		inBubble(t, func(t *testing.T, ctx context.Context) {
 			n := &nesting{T: t}
@@ -172,8 +177,8 @@ func TestDoAlwaysEnds(t *testing.T) {
 				paths = append(paths, path)
 			}
 			n := &nesting{T: t}
-			failed += n.run(ctx, pool.Options[string]{}, [3]int{1 + r.IntN(3), 1 + r.IntN(3), 1 + r.IntN(3)},
-				paths...)
+			limits := [3]int{1 + r.IntN(3), 1 + r.IntN(3), 1 + r.IntN(3)}
+			failed += n.run(ctx, pool.Options[string]{}, limits, paths...)
 		})
 	}
 	require.Greater(t, failed, 30)
@@ -186,7 +191,7 @@ func TestDoWouldWaitForItself(t *testing.T) {
 		inside pool.PutOptions
 		want   error
 	}{
-		{pool.PutOptions{UniqueKey: "u", Group: "g", Replace: true}, pool.ErrWouldWait}, // it would follow
+		{pool.PutOptions{UniqueKey: "u", Group: "g", Replace: true}, pool.ErrWouldWait},
 		{pool.PutOptions{Group: "g", Role: task.AtEnd}, pool.ErrWouldWait},
 		{pool.PutOptions{UniqueKey: "u"}, pool.ErrDuplicate},
 		{pool.PutOptions{Group: "g"}, nil},

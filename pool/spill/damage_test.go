@@ -40,7 +40,8 @@ func restoreAll(t *testing.T, r *rand.Rand, path string) (got []int, err error) 
 // Bytes of a file change, or parts of it are missing, in other places, or there twice. All letters
 // that were not hit are restored. Others are not, and then the error names the file, which stays:
 // also after all others have gone, and in the next process. If the file was emptied, or cut at the
-// end of a line, the error says where. Only the end of the last file may be missing without notice.
+// end of a line, the error says where. Only the end of the last file may be missing without
+// notice.
 func TestDamage(t *testing.T) {
 	for seed := range uint64(few(2000)) {
 		r := rand.New(rand.NewPCG(seed, 1))

@@ -34,7 +34,7 @@ func ExampleDir_Restore() {
 		_ = letters.Write(ctx, letter)
 	}
 
-	queue, _ := task.Open[string](ctx, new(memory.Store), "emails", &task.Options[string]{Capacity: 2})
+	queue, _ := task.Open(ctx, new(memory.Store), "emails", &task.Options[string]{Capacity: 2})
 	put := spill.Into(queue, 0.5)
 	sink := func(ctx context.Context, letter *pool.DeadLetter[string]) error {
 		err := put(ctx, letter)

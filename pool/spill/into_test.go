@@ -161,7 +161,8 @@ func TestPutAgain(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, "p", all[0].Payload)
 			i := all[0].Info()
-			got := fmt.Sprintln(i.State, i.Kind+i.UniqueKey, i.Priority, i.TTR, i.Cost, i.Metadata, i.MaxAttempts,
+			got := fmt.Sprintln(i.State, i.Kind+i.UniqueKey, i.Priority, i.TTR, i.Cost, i.Metadata,
+				i.MaxAttempts,
 				max(0, i.Expires.Sub(now)), max(0, i.Until.Sub(now)), i.Group, i.Role)
 			require.Equal(t, c.want, got)
 			_, err = q.Truncate(t.Context())

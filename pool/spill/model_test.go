@@ -25,8 +25,8 @@ func newItem(r *rand.Rand, n int) item {
 	return item{n, strings.Repeat("x", int(r.ExpFloat64()*50))}
 }
 
-// The model of a directory is a slice: Write appends to it, if there is room, and Restore takes the
-// old letters from its front, and appends the refused ones.
+// The model of a directory is a slice: Write appends to it, if there is room, and Restore takes
+// the old letters from its front, and appends the refused ones.
 func TestModel(t *testing.T) {
 	const limit = 1500
 	full := 0
