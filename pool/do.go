@@ -20,8 +20,8 @@ import (
 // waits on, because other processes may do its tasks.
 //
 // A handler that calls it with its context gets an [ErrWouldWait] for a task that could never
-// start. For that Do needs steps in proportion to the calls of handlers that wait in it, and one
-// read of the limit of each key that may be full of them.
+// start, by the limits that keys have when their calls begin. For that Do reads the limit of the
+// key, and needs steps in proportion to the calls of handlers that wait in it.
 func (p *Pool[V]) Do(ctx context.Context, key string, payload V, options PutOptions) error {
 	c, err := p.tasks.class(options.Class)
 	if err != nil {
@@ -30,17 +30,20 @@ func (p *Pool[V]) Do(ctx context.Context, key string, payload V, options PutOpti
 	if options.UniqueKey == "" {
 		options.UniqueKey = rand.Text()
 	}
+	if call := c.newNestedCall(ctx, key, &options); call != nil {
+		if call.limit, err = c.queue.MaxInFlight(ctx, key); err == nil {
+			err = p.nested.enter(call)
+		}
+		if err != nil {
+			return err
+		}
+		defer p.nested.leave(call)
+	}
 	c.failures.expect(options.UniqueKey)
 	defer c.failures.forget(options.UniqueKey)
 	Yield(ctx, func() {
 		var id task.ID
-		var refuse func() error
-		if call := c.newNestedCall(ctx, key, &options); call != nil {
-			refuse = func() error { return p.nested.enter(ctx, call, options.Replace) }
-			defer p.nested.leave(call)
-		}
-		id, err = p.submit(ctx, key, payload, &options, p.whenFull, refuse)
-		if err != nil {
+		if id, err = p.Put(ctx, key, payload, options); err != nil {
 			return
 		}
 		if err = fairq.ErrFull; id != 0 {

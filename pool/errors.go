@@ -162,12 +162,11 @@ func hasReason(err error) bool {
 	switch e := err.(type) { //nolint:errorlint // it unwraps step by step
 	case *retryError:
 		return false
-	case interface{ Unwrap() error }:
-		return e.Unwrap() == nil || hasReason(e.Unwrap())
 	case interface{ Unwrap() []error }:
 		return slices.ContainsFunc(e.Unwrap(), hasReason)
 	}
-	return true
+	inner := errors.Unwrap(err)
+	return inner == nil || hasReason(inner)
 }
 
 // failedHold is an error with a HoldKey of a task that has failed: it is not ErrSnoozed.

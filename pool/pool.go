@@ -29,7 +29,7 @@ type Pool[V any] struct {
 	sink     Sink[V]
 	observer Observer[V]
 
-	nested nestedCalls[V]
+	nested nestedCalls
 
 	maxSettling int64 // limit of tasks that are being settled in the background
 
@@ -196,7 +196,7 @@ func (p *Pool[V]) Wait(ctx context.Context) error {
 		return err
 	}
 	for {
-		started := p.startedOnce()
+		started := p.Stats().Started
 		quiet, err := p.waitQuiet(ctx, p.deadLettersSent)
 		for _, c := range p.tasks.classes {
 			if err != nil {
@@ -208,18 +208,10 @@ func (p *Pool[V]) Wait(ctx context.Context) error {
 		}
 		// Ask again, because tasks may have expired, or a handler may have begun and submitted,
 		// during the first look.
-		if err != nil || quiet && p.deadLettersSent() && p.startedOnce() == started {
+		if err != nil || quiet && p.deadLettersSent() && p.Stats().Started == started {
 			return err
 		}
 	}
-}
-
-// startedOnce returns how many attempts have begun that are no further runs of repeating tasks.
-func (p *Pool[V]) startedOnce() uint64 {
-	started := p.Stats().Started
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return started - uint64(p.repeated)
 }
 
 // deadLettersSent reports whether all evicted and expired tasks of the pool's own queues have been

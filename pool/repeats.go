@@ -14,11 +14,9 @@ import (
 // repeats are the tasks of a class that this pool has put again by Repeat. No store marks them, so
 // other processes do not know that they repeat.
 type repeats struct {
-	mu   sync.Mutex // protects the fields below
-	ids  map[task.ID]bool
-	most int // at which tasks that others have deleted are forgotten
-
-	used atomic.Bool // ids was ever used; in most pools it is not
+	mu   sync.Mutex       // protects ids
+	ids  map[task.ID]bool // tasks that others have deleted stay until a Wait looks for them
+	used atomic.Bool      // there were ids; in most pools there are none
 }
 
 func (r *repeats) has(id task.ID) bool {
@@ -38,18 +36,13 @@ func (r *repeats) remove(id task.ID) {
 	}
 }
 
-// add reports whether it is time to call countAwaited, so that ids does not grow without end.
-func (r *repeats) add(id task.ID) (large bool) {
+func (r *repeats) add(id task.ID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.used.Store(true); r.ids == nil {
 		r.ids = map[task.ID]bool{}
 	}
 	r.ids[id] = true
-	if large = len(r.ids) > r.most; large {
-		r.most = 2*len(r.ids) + 1000
-	}
-	return large
 }
 
 // countAwaited returns how many of the tasks that are left Wait waits for: not for repeating tasks
@@ -80,6 +73,5 @@ func (ws *workerSet) addRepeating(n int) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	ws.repeating += n
-	ws.repeated += max(n, 0)
 	ws.notifyQuietLocked()
 }

@@ -87,9 +87,7 @@ func (a *attempt[V]) settle(err error) {
 		a.fail(ReasonFailed, err)
 	case again != nil && again.repeat:
 		repeat := func(ctx context.Context) error { return t.Repeat(ctx, clamp(time.Until(again.at))) }
-		if repeats.add(t.ID) { // before others can take it
-			a.class.countAwaited(p.storeCtx, 0)
-		}
+		repeats.add(t.ID) // before others can take it
 		if a.settleBy(repeat, &counts.succeeded) {
 			a.observeSuccess()
 		} else {

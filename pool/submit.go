@@ -50,7 +50,7 @@ func (o PutOptions) Task() task.PutOptions {
 // have to make that room. The pool recognizes them by their goroutine and by their context, until
 // the handler returns.
 func (p *Pool[V]) Submit(ctx context.Context, key string, payload V) error {
-	_, err := p.submit(ctx, key, payload, nil, p.whenFull, nil)
+	_, err := p.submit(ctx, key, payload, nil, p.whenFull)
 	return err
 }
 
@@ -58,7 +58,7 @@ func (p *Pool[V]) Submit(ctx context.Context, key string, payload V) error {
 func (p *Pool[V]) Put(ctx context.Context, key string, payload V,
 	options PutOptions,
 ) (task.ID, error) {
-	return p.submit(ctx, key, payload, &options, p.whenFull, nil)
+	return p.submit(ctx, key, payload, &options, p.whenFull)
 }
 
 // TrySubmit is like Put, but never waits for room and never drops the task: it returns a
@@ -66,7 +66,7 @@ func (p *Pool[V]) Put(ctx context.Context, key string, payload V,
 func (p *Pool[V]) TrySubmit(ctx context.Context, key string, payload V,
 	options PutOptions,
 ) (task.ID, error) {
-	return p.submit(ctx, key, payload, &options, Reject, nil)
+	return p.submit(ctx, key, payload, &options, Reject)
 }
 
 // Entry is a task for SubmitBatch.
@@ -150,11 +150,9 @@ func (p *Pool[V]) fill(offer *offer[V], options *PutOptions) (err error) {
 	return err
 }
 
-// submit implements Submit (nil options), Put and TrySubmit, which differ in whenFull, and Do,
-// which refuses some tasks.
+// submit implements Submit (nil options), Put and TrySubmit, which differ in whenFull.
 func (p *Pool[V]) submit(
 	ctx context.Context, key string, payload V, options *PutOptions, whenFull WhenFull,
-	refuse func() error,
 ) (id task.ID, err error) {
 	var o offer[V] // a literal would be made elsewhere, and copied
 	o.key, o.payload, o.options, o.class = key, payload, &noOptions, p.tasks.classes[0]
@@ -168,10 +166,7 @@ func (p *Pool[V]) submit(
 		p.observeOffered(ctx, &o)
 	}
 	defer p.endSubmit()
-	if err = p.beginSubmit(ctx); err == nil && refuse != nil {
-		err = refuse()
-	}
-	if err == nil {
+	if err = p.beginSubmit(ctx); err == nil {
 		id, err = o.class.queue.Put(ctx, o.key, o.payload, *o.options)
 		if errors.Is(err, fairq.ErrFull) {
 			id, err = p.makeRoom(ctx, &o, whenFull, err)

@@ -51,7 +51,6 @@ type workerSet struct {
 	active        int // workers, without workers whose handlers are in Yield
 	yielding      int // handlers in Yield
 	repeating     int // further runs of repeating tasks, see repeats: Wait does not wait for them
-	repeated      int // how many of these have begun
 	all           map[*worker]struct{}
 	idle          []*worker // workers that wait for a task; the last busy one is at the end
 	toEnd         int       // how many must end because the load is low, though there is work
