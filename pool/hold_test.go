@@ -88,46 +88,38 @@ func TestHoldKey(t *testing.T) {
 // an error that only adds a text, it is none.
 func TestHoldKeyCounts(t *testing.T) {
 	wraps := func(err error) error { return fmt.Errorf("step: %w", err) }
-	for _, inMemory := range []bool{true, false} {
-		inBubble(t, func(t *testing.T, ctx context.Context) {
-			q, begin := openQueue[int](t, nil), time.Now()
-			if !inMemory {
-				q, _ = openDatabase(t, time.Microsecond, &task.Options[int]{KeepPlace: true})
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		begin := time.Now()
+		var observed []bool
+		var log []string
+		p := openFunc(t, func(_ context.Context, tk *task.Task[int]) error {
+			log = append(log, fmt.Sprint(tk.Payload, " ", tk.Attempts, " ", time.Since(begin)))
+			switch hold := pool.HoldKey(time.Minute); {
+			case tk.Payload > 0:
+				return nil
+			case len(log) == 1:
+				return wraps(hold)
+			default:
+				return wraps(errors.Join(wraps(errNo), wraps(hold)))
 			}
-			var observed []bool
-			var log []string
-			p := openNew(t, q, func(_ context.Context, tk *task.Task[int]) error {
-				at := time.Since(begin).Round(time.Second)
-				log = append(log, fmt.Sprint(tk.Payload, " ", tk.Attempts, " ", at))
-				switch hold := pool.HoldKey(time.Minute); {
-				case tk.Payload > 0:
-					return nil
-				case len(log) == 1:
-					return wraps(hold)
-				default:
-					return wraps(errors.Join(wraps(errNo), wraps(hold)))
-				}
-			}, pool.Options[int]{
-				Workers: 1, Policy: pool.Policy{MaxAttempts: 3},
-				Observer: pool.Observer[int]{Retried: func(
-					_ context.Context, _ string, _ *task.Task[int], _, _ time.Duration, err error,
-				) {
-					observed = append(observed, errors.Is(err, pool.ErrSnoozed))
-				}},
-			})
-			p.Pause()
-			for i := range 2 {
-				require.NoError(t, p.Submit(ctx, "a", i))
-			}
-			p.Resume()
-			wait(t, p)
-			require.Equal(t, []string{"0 1 0s", "0 1 1m0s", "0 2 2m0s", "0 3 3m0s", "1 1 3m0s"}, log)
-			s := p.Stats()
-			require.Equal(t, [4]uint64{1, 2, 1, 1}, [4]uint64{s.Snoozed, s.Retried, s.Failed, s.Succeeded})
-			require.Equal(t, []bool{true, false, false}, observed)
-			end(t, ctx, p)
+		}, pool.Options[int]{
+			Workers: 1, Policy: pool.Policy{MaxAttempts: 3},
+			Observer: pool.Observer[int]{Retried: func(
+				_ context.Context, _ string, _ *task.Task[int], _, _ time.Duration, err error,
+			) {
+				observed = append(observed, errors.Is(err, pool.ErrSnoozed))
+			}},
 		})
-	}
+		for i := range 2 {
+			require.NoError(t, p.Submit(ctx, "a", i))
+		}
+		wait(t, p)
+		require.Equal(t, []string{"0 1 0s", "0 1 1m0s", "0 2 2m0s", "0 3 3m0s", "1 1 3m0s"}, log)
+		s := p.Stats()
+		require.Equal(t, [3]uint64{1, 2, 1}, [3]uint64{s.Snoozed, s.Retried, s.Failed})
+		require.Equal(t, []bool{true, false, false}, observed)
+		end(t, ctx, p)
+	})
 }
 
 // TestInOrder has handlers that fail in every way in which a task is tried again, and some that
@@ -268,6 +260,25 @@ func TestInOrderBackoff(t *testing.T) {
 			"bad0 0s", "good0 0s", "bad1 0s", "good1 0s", "good2 0s", "bad1 1s", "bad1 3s", "bad2 3s",
 		}, log)
 		require.EqualValues(t, 1, p.Stats().Failed)
+	})
+}
+
+// The key of a task that has failed goes on when somebody deletes the task.
+func TestInOrderDeleted(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		q, _ := openDatabase(t, time.Millisecond, inOrder)
+		p := openNew(t, q, func(_ context.Context, tk *task.Task[int]) error {
+			return []error{errNo, nil}[tk.Payload]
+		}, pool.Options[int]{Policy: pool.Policy{InOrder: true, Backoff: pool.Backoff{Base: time.Hour}}})
+		for i := range 2 {
+			require.NoError(t, p.Submit(ctx, "a", i))
+		}
+		time.Sleep(time.Minute)
+		require.Zero(t, p.Stats().Succeeded)
+		require.NoError(t, q.Delete(ctx, 1))
+		time.Sleep(time.Second)
+		require.EqualValues(t, 1, p.Stats().Succeeded)
+		end(t, ctx, p)
 	})
 }
 

@@ -137,10 +137,10 @@ type Policy struct {
 	// InOrder has the tasks of a key done strictly one after the other, in the order of their
 	// puts, even when they fail: while a task waits for its retry, or is snoozed, its whole key
 	// waits, as with [HoldKey]. After its last attempt it has failed for good, as any other, and
-	// the key goes on; [task.Queue.ResumeKey] ends the wait sooner. The queue must have a
-	// MaxInFlightPerKey of 1 and KeepPlace; one of the pool's own has both then. Priorities come
-	// before order, and a task that is put with a Delay is not waited for. So a handler cannot wait
-	// for another task of its key: Do returns [ErrWouldWait].
+	// the key goes on; so it does if a failed task is deleted. [task.Queue.ResumeKey] ends the wait
+	// sooner. The queue must have a MaxInFlightPerKey of 1 and KeepPlace; one of the pool's own has
+	// both then. Priorities come before order, and a task that is put with a Delay is not waited
+	// for. A handler cannot wait for another task of its key: Do returns [ErrWouldWait].
 	InOrder bool
 }
 

@@ -389,7 +389,8 @@ func (m Method) String() string { return methodNames[m] }
 // With HoldKey, a Fail or Snooze makes the key wait for Delay, and not the task, as
 // Backend.HoldKey does, unless the failed task is buried or gone. The task keeps its place, so it
 // is the next one of its key. A snoozed task keeps its turn too, as with Return: not twice in a
-// row.
+// row. A wait for a failed task ends when the task leaves its place, or is replaced, unless the key
+// waits for another reason too.
 type Settlement struct {
 	Method   Method
 	HoldKey  bool
@@ -401,6 +402,14 @@ type Settlement struct {
 // HoldsKey reports whether the settlement makes the key wait, if it leaves the task in that state.
 func (s *Settlement) HoldsKey(state State) bool {
 	return s.HoldKey && s.Delay > 0 && (s.Method == Snooze || state != Buried && state != 0)
+}
+
+// Failed returns the task of the settlement if it has failed, else 0.
+func (s *Settlement) Failed(id ID) ID {
+	if s.Method == Snooze {
+		return 0
+	}
+	return id
 }
 
 // Ends reports whether the settlement removes the task.

@@ -157,7 +157,7 @@ func (q *queue) settle(
 	}
 	f := it.Settle(how, now, &q.stats)
 	if how.HoldsKey(f.State) {
-		q.hold(it.key, life.Plus(now, how.Delay), now)
+		q.hold(it.key, life.Plus(now, how.Delay), now, how.Failed(it.id))
 	}
 	q.apply(it, f, now)
 	if f.State == 0 {
@@ -427,7 +427,7 @@ func (q *queue) HoldKey(_ context.Context, key string, d time.Duration) error {
 	}
 	defer q.exit()
 	now := q.now()
-	q.hold(q.keyState(key, 0), life.Plus(now, d), now)
+	q.hold(q.keyState(key, 0), life.Plus(now, d), now, 0)
 	return nil
 }
 
