@@ -164,6 +164,12 @@ type PutOptions struct {
 	// Delay is the time until the task is ready. 0 or less means at once.
 	Delay time.Duration
 
+	// MaxDelay, with Replace, bounds the delays of a task that is replaced again and again. The
+	// first Put with a MaxDelay after the task was last taken or buried sets the bound: that long
+	// after it Replace still changes the task, but no longer delays it. 0 means no bound.
+	// Queue.Change with a Delay ends it. A follower has a bound of its own.
+	MaxDelay time.Duration
+
 	// TTL, the time to live, runs from Put, and each delay extends it. At its end the task leaves the
 	// queue, unless it is taken: then it may be finished, but neither tried again nor buried. 0 means
 	// Options.TTL; negative means no end.
@@ -194,7 +200,8 @@ type PutOptions struct {
 	// delayed or held: that task gets the new payload, delay, TTL, deadline, TTR, MaxAttempts,
 	// metadata and cost, no attempts and no error. It keeps its id, which Put returns, and its
 	// place. A different Priority, or with a Quantum a different Cost, puts it behind all others
-	// of its key. With a Delay the last Put decides when the task is ready. See also [ErrReplace].
+	// of its key. With a Delay the last Put decides when the task is ready, up to MaxDelay. See also
+	// [ErrReplace].
 	//
 	// If the task with the UniqueKey is taken, the new task follows it. The follower is held, without
 	// a unique key, and the next Put with Replace replaces it. When the first task has left the queue
@@ -378,6 +385,7 @@ func (o *Options[V]) fill(n *driver.New, key string, p *PutOptions) (err error) 
 	}
 	n.Kind, n.UniqueKey, n.Group, n.Role = p.Kind, p.UniqueKey, p.Group, p.Role
 	n.Replace, n.Delay, n.Deadline = p.Replace, max(p.Delay, 0), p.Deadline
+	n.MaxDelay = p.MaxDelay
 	n.Cost = cmp.Or(p.Cost, 1)
 	if limit := o.costLimit(); n.Cost < 1 || n.Cost > limit {
 		return fmt.Errorf("%w: it is %d for a task of key %q; with Options.Quantum %d "+
@@ -391,6 +399,9 @@ func (o *Options[V]) fill(n *driver.New, key string, p *PutOptions) (err error) 
 		n.Priority = max(p.Priority, 0)
 	}
 	if err := checkDelay("PutOptions.Delay", n.Delay); err != nil {
+		return err
+	}
+	if err := checkDelay("PutOptions.MaxDelay", n.MaxDelay); err != nil {
 		return err
 	}
 	if !p.Deadline.Before(noDeadline) {
@@ -424,6 +435,8 @@ func (o *Options[V]) fill(n *driver.New, key string, p *PutOptions) (err error) 
 	switch {
 	case p.Replace && p.UniqueKey == "":
 		return invalid("PutOptions.Replace", true, "false if there is no PutOptions.UniqueKey")
+	case p.MaxDelay > 0 && !p.Replace:
+		return invalid("PutOptions.MaxDelay", p.MaxDelay, "0 without PutOptions.Replace")
 	case p.Role > AtAbort:
 		return invalid("PutOptions.Role", p.Role, "Member, AtEnd or AtAbort")
 	case p.Role != Member && p.Group == "":
@@ -446,7 +459,8 @@ func (o *Options[V]) fill(n *driver.New, key string, p *PutOptions) (err error) 
 
 // isZero reports whether no option is set.
 func (p *PutOptions) isZero() bool {
-	numbers := int64(p.Priority|p.MaxAttempts|int(p.Role)) | p.Cost | int64(p.Delay|p.TTL|p.TTR)
+	numbers := int64(p.Priority|p.MaxAttempts|int(p.Role)) | p.Cost |
+		int64(p.Delay|p.MaxDelay|p.TTL|p.TTR)
 	return numbers == 0 && len(p.Kind)|len(p.UniqueKey)|len(p.Group) == 0 &&
 		p.Metadata == nil && p.Deadline.IsZero() && !p.Replace
 }

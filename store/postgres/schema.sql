@@ -52,6 +52,7 @@ CREATE TABLE fairq.tasks (
 	ready_at     bigint,
 	until        bigint,
 	expires      bigint,
+	latest       bigint,
 	wake         bigint,
 	err_code     bigint,
 	weight       bigint, -- NULL is 1

@@ -179,7 +179,7 @@ func (v *view) addTasks(r *rows.Range) *[]*rows.Row {
 const columns = `id, key, kind, unique_key, grp, role, priority, weight, cost, ttr,
 	max_attempts, created, deadline,
 	state, band, gap, returned, untried, front, hidden, round, used, place, since, consumer,
-	follower, attempts, ready_at, until, expires, wake, err_code, err_message, metadata`
+	follower, attempts, ready_at, until, expires, latest, wake, err_code, err_message, metadata`
 
 const turnColumns = `id, key, priority, weight, cost, state, returned, round, used, place`
 
@@ -242,8 +242,8 @@ func (s *scannedRow) columns() []any {
 		&s.state, &r.Band, &r.Gap, &r.Returned, &r.Untried, &r.Front, &r.Hidden, &r.Round,
 		&s.used, &r.Place,
 		&r.Since, &s.consumer, &s.follower, &s.attempts,
-		(*number)(&r.ReadyAt), (*number)(&r.Until), (*number)(&r.Expires), (*number)(&r.Wake), &s.code,
-		&s.message, (*text)(&r.Metadata),
+		(*number)(&r.ReadyAt), (*number)(&r.Until), (*number)(&r.Expires), (*number)(&r.Latest),
+		(*number)(&r.Wake), &s.code, &s.message, (*text)(&r.Metadata),
 	}
 }
 

@@ -49,7 +49,7 @@ CREATE TABLE ~tasks (
 	gap NOT NULL, returned NOT NULL, untried NOT NULL, front NOT NULL, hidden NOT NULL,
 	place NOT NULL, since NOT NULL,
 	consumer NOT NULL, follower NOT NULL, attempts NOT NULL, ready_at NOT NULL, until NOT NULL,
-	expires NOT NULL, wake NOT NULL,
+	expires NOT NULL, latest NOT NULL, wake NOT NULL,
 	err_code NOT NULL, err, -- NULL if there is none
 	metadata NOT NULL, -- JSON, '' if there is none
 	payload

@@ -119,6 +119,7 @@ func (u *unit) follow(first, next *Row, f life.Transition, now int64) {
 		next.Payload = must(u.v.Get(next.ID, true)).Payload
 		record := u.record(next)
 		n := record.New(now)
+		n.MaxDelay = u.life(next).MaxDelay(now)
 		u.delete(next, driver.ErrDeleted, now)
 		r := u.find(first.ID) // it may have got another turn
 		must(u.replace(r, &n, now))
@@ -401,7 +402,7 @@ func (u *unit) life(r *Row) *life.Task {
 		MaxAttempts: int32(r.MaxAttempts), TTR: r.TTR, ReadyAt: r.ReadyAt, Until: r.Until,
 		Expires: r.Expires, Rare: &u.lifeOf.rare,
 	}
-	*t.Rare = life.Rare{Err: r.Err, Role: r.Role, End: r.end()}
+	*t.Rare = life.Rare{Err: r.Err, Role: r.Role, End: r.end(), Latest: r.Latest}
 	if r.Group != "" {
 		t.Group = &groupOf{unit: u, name: r.Group}
 	}
@@ -419,7 +420,7 @@ func (r *Row) end() int64 {
 // copyFrom copies the fields that package life has changed.
 func (r *Row) copyFrom(t *life.Task) {
 	r.Untried, r.Attempts, r.Err = t.Untried, int(t.Attempts), t.Err
-	r.ReadyAt, r.Until, r.Expires = t.ReadyAt, t.Until, t.Expires
+	r.ReadyAt, r.Until, r.Expires, r.Latest = t.ReadyAt, t.Until, t.Expires, t.Latest
 }
 
 // groupOf is the group of a task, which is read when package life needs it.
