@@ -109,8 +109,8 @@ func (v taskTable) Put(r *rows.Row) error {
 	default:
 		v.change(r, opUpdate)
 	}
-	if r.Band != 0 { // it may be before a mark
-		v.tx.db.marks.put(uint64(v.queue), r)
+	if v.marked && r.Band != 0 {
+		v.moveMarksBack(r)
 	}
 	return nil
 }
@@ -158,9 +158,8 @@ func (v *view) addTasks(r *rows.Range) *[]*rows.Row {
 	var args []any
 	switch {
 	case r.Index == rows.TaskKind:
-		s := wholeSearch(r)
-		s.extra, payload = 0, true
-		sql, args = s.statement(v.queue)
+		payload = true
+		sql, args = v.newSearch(r, 0).statement(v.queue)
 		sql = unlocked(sql)
 	default:
 		sql, args = statement(v.queue, r, selected)
