@@ -30,8 +30,8 @@ type Options struct {
 	// have 448 KiB together if MaxPayload is 1 MiB.
 	MaxPayload int
 
-	// Skew is the largest difference between the clocks of two machines; 0 means a second. A
-	// consumer whose process has died expires that much later.
+	// Skew is the largest difference between the clocks of two machines; 0 means a second. For that
+	// long other processes wait after the end of a lease, and after a process has died.
 	Skew time.Duration
 
 	// Poll is the interval at which waiting calls look for changes of other processes; 0 means ten

@@ -93,7 +93,8 @@ type Traits struct {
 	Linger time.Duration
 
 	// Skew is the greatest difference between the results of View.Now in two processes, 0 if it is
-	// the time of the database. Other processes expire a consumer only that long after its deadline.
+	// the time of the database. Other processes end a lease, or a consumer, only that long after its
+	// deadline.
 	Skew time.Duration
 }
 

@@ -67,7 +67,7 @@ func (u *unit) put(n *driver.New) (driver.ID, error) {
 		u.notePut(r, behind)
 	}
 	u.event(driver.EventPut, r, u.now, 0)
-	if r.isDue(u.now) { // its deadline was over
+	if u.isDue(r, u.now) { // its deadline was over
 		u.fire(r)
 	}
 	return driver.ID(r.ID), nil
@@ -92,7 +92,7 @@ func (u *unit) replace(r *Row, n *driver.New, now int64) (driver.ID, error) {
 	r.Deadline, r.Metadata = deadline(n.Deadline), encodeMetadata(n.Metadata)
 	a := &driver.Amendment{Priority: &n.Priority, Payload: &n.Payload}
 	u.amend(r, t, a, f, now)
-	if r.isDue(now) { // its deadline was over
+	if u.isDue(r, now) { // its deadline was over
 		r.Wake = now // not when the first task was put, as end says
 		u.fire(r)
 	}
@@ -106,7 +106,7 @@ func (u *unit) follower(id uint64, now int64) *Row {
 	switch {
 	case r == nil || r.State != driver.Held:
 		return nil
-	case r.isDue(now):
+	case u.isDue(r, now):
 		u.fire(r)
 		return nil
 	}
@@ -204,9 +204,9 @@ func (u *unit) next(f Filter, wanted int) *Row {
 	u.closeGaps()
 	for !u.stopped() && !u.workLeft() {
 		switch r := u.ready(f, wanted); {
-		case r == nil || !r.isDue(u.now) && u.isNext(r):
+		case r == nil || !u.isDue(r, u.now) && u.isNext(r):
 			return r
-		case r.isDue(u.now): // it has expired, but too many were due before
+		case u.isDue(r, u.now): // it has expired, but too many were due before
 			u.fire(r)
 		}
 	}
@@ -285,7 +285,7 @@ func (u *unit) leased(lease driver.Lease) *Row {
 	switch {
 	case r == nil || r.State != driver.Taken || r.Since != lease.Number:
 		return nil
-	case r.isDue(u.now):
+	case u.isDue(r, u.now):
 		u.fire(r)
 		return nil
 	}

@@ -1,6 +1,7 @@
 package rows
 
 import (
+	"slices"
 	"time"
 
 	"github.com/fairq/fairq/internal/life"
@@ -31,10 +32,11 @@ func (u *unit) advance() {
 		return // earlier work has used it up
 	}
 	rows := must(u.v.Due(u.now, limit, u.needsPayload()))
+	rows = slices.DeleteFunc(rows, func(r *Row) bool { return !u.isDue(r, u.now) })
 	left := limit - len(rows)
 	u.readFor(false, rows)
 	done := u.each(rows, func(r *Row) {
-		if r = u.reread(r); r != nil && r.isDue(u.now) {
+		if r = u.reread(r); r != nil && u.isDue(r, u.now) {
 			u.fire(r)
 		}
 	})
