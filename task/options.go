@@ -103,9 +103,9 @@ type Options[V any] struct {
 	KeyRate, Rate Rate
 
 	// KeepPlace makes every task that becomes ready again, or for the first time after a delay, go
-	// to the place of its Put, and not behind the queued tasks of its key. The key still needs a new
-	// turn for it, so other keys do not wait longer. Choose it where a key's tasks must be done in
-	// order. (Queue-wide.)
+	// to the place of its Put among the tasks of its key and priority, and not behind them. The key
+	// still needs a new turn for it, so other keys do not wait longer. Choose it where a key's tasks
+	// must be done in order. (Queue-wide.)
 	KeepPlace bool
 
 	// Priority, TTL, TTR and MaxAttempts are the defaults for [PutOptions]. 0 means the most urgent
