@@ -98,8 +98,12 @@ type Options[V any] struct {
 	// them too. So over any time a key uses at most the new tokens, the burst and the cost of one
 	// task. A task that is handed back untried gives its tokens back; a task that failed, was snoozed
 	// or whose lease was lost does not. A weight changes nothing in a rate. With a PriorCost no rate
-	// can be set, because an attempt takes its tokens before its cost is known. With a Rate, calls
-	// that take from a shared store wait for each other.
+	// can be set, because an attempt takes its tokens before its cost is known.
+	//
+	// With a Rate, calls that take from a shared store wait for each other; on etcd and FoundationDB
+	// they conflict, in 16 processes 2.9 times a task, and these take 1.4 times as many tasks as one
+	// process, where without a Rate they take 15 times as many. With a KeyRate, a database has a row
+	// for each key until its bucket has been full for ten seconds, so none in an idle queue.
 	KeyRate, Rate Rate
 
 	// KeepPlace makes every task that becomes ready again, or for the first time after a delay, go

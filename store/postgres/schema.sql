@@ -120,7 +120,7 @@ CREATE TABLE fairq.keys (
 	PRIMARY KEY (queue, key)
 );
 CREATE INDEX keys_paused ON fairq.keys (queue, key) WHERE paused;
-CREATE INDEX keys_until ON fairq.keys (queue, until) WHERE until IS NOT NULL;
+CREATE INDEX keys_until ON fairq.keys (queue, (waits::int), until) WHERE until IS NOT NULL;
 CREATE INDEX keys_limits ON fairq.keys (queue, key) WHERE limits IS NOT NULL;
 
 CREATE TABLE fairq.served (

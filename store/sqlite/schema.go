@@ -76,7 +76,7 @@ CREATE TABLE ~keys (
 	limits NOT NULL, -- JSON, '' if it has none of its own
 	PRIMARY KEY (queue, "key")
 ) WITHOUT ROWID;
-CREATE INDEX ~keys_until ON ~keys (queue, until) WHERE until > 0;
+CREATE INDEX ~keys_until ON ~keys (queue, waits, until) WHERE until > 0;
 CREATE INDEX ~keys_limits ON ~keys (queue, "key") WHERE limits <> '';
 
 CREATE TABLE ~served (queue, priority, "key", round NOT NULL, used NOT NULL, taken NOT NULL,
