@@ -34,9 +34,6 @@ func BenchmarkCost(b *testing.B) {
 			o.Capacity = fairq.Unbounded
 			q := fairq.New(func(j job) string { return j.user }, &o)
 			for _, j := range all[:2*n] {
-				if o.PriorCost > 0 {
-					require.NoError(b, q.ReportCost(j, j.cost))
-				}
 				require.NoError(b, q.Push(j))
 			}
 			return q
@@ -49,7 +46,6 @@ func BenchmarkCost(b *testing.B) {
 			{"known/quantum=1000", fairq.Options[string, job]{Cost: cost, Quantum: 1000}},
 			{"known/quantum=100", fairq.Options[string, job]{Cost: cost, Quantum: 100}},
 			{"settled", fairq.Options[string, job]{Cost: cost, Quantum: 1000, SettleCosts: true}},
-			{"learned", fairq.Options[string, job]{PriorCost: 1000, Quantum: 1000}},
 		} {
 			b.Run(fmt.Sprintf("%s/keys=%d", c.name, n), func(b *testing.B) {
 				queues := []*fairq.FairQueue[string, job]{fill(c.Options), fill(fairq.Options[string, job]{})}

@@ -110,7 +110,7 @@ func (r *fairRun) keepBacklog(ctx context.Context) error {
 	batch := slices.Repeat([]item{{r.key("heavy"), payload(fillNumber)}}, refill)
 	for put := r.o.load.heavy; ctx.Err() == nil; {
 		if int64(put)-r.heavyBegun.Load() > int64(r.o.load.heavy-refill) {
-			_ = await(ctx, nil, 2*time.Millisecond)
+			_ = await(ctx, 2*time.Millisecond)
 			continue
 		}
 		if err := r.queue.putBatch(context.WithoutCancel(ctx), batch); err != nil {
@@ -129,7 +129,7 @@ func (r *fairRun) putLight(ctx context.Context, due []time.Duration) error {
 	tenants := rand.New(rand.NewPCG(3, 4))
 	begun := time.Now()
 	for i, at := range due {
-		if await(ctx, nil, at-time.Since(begun)) != nil {
+		if await(ctx, at-time.Since(begun)) != nil {
 			break
 		}
 		n, tenant := int64(i+1), "light-"+strconv.Itoa(tenants.IntN(r.o.load.light))
@@ -148,7 +148,7 @@ func (r *fairRun) putLight(ctx context.Context, due []time.Duration) error {
 // await waits until n tasks of small tenants have begun, or the time is over.
 func (r *fairRun) await(ctx context.Context, n int, most time.Duration) {
 	for end := time.Now().Add(most); r.lightBegun.Load() < int64(n) && time.Now().Before(end); {
-		if await(ctx, nil, 10*time.Millisecond) != nil {
+		if await(ctx, 10*time.Millisecond) != nil {
 			return
 		}
 	}

@@ -80,7 +80,7 @@ func (q *goqiteQueue) take(ctx context.Context) (string, func(context.Context) e
 			return "", nil, err
 		}
 		if m == nil {
-			if err := await(ctx, nil, 10*time.Millisecond); err != nil {
+			if err := await(ctx, 10*time.Millisecond); err != nil {
 				return "", nil, err
 			}
 			continue

@@ -30,6 +30,8 @@ type contestant struct {
 	open   func(ctx context.Context, address string) (queue, error)
 	late   bool // it reports tasks as done some time later, many at a time
 	oneKey bool // all tasks have the same key
+
+	putsOnly bool // its work is not compared
 }
 
 // Each line with ours(...) is named "ours"; ratios are to it.
@@ -37,13 +39,14 @@ var contestants = map[string][]contestant{
 	"sqlite": {
 		{name: "ours", open: ours(openOurSQLite)},
 		{name: "goqite", module: "maragu.dev/goqite", open: openGoqite},
-		{name: "backlite", module: "github.com/mikestefanello/backlite", open: openBacklite},
-		{name: "rsqueue", open: openRsqueueSQLite},
+		{
+			name: "backlite", module: "github.com/mikestefanello/backlite", open: openBacklite,
+			putsOnly: true,
+		},
 	},
 	"postgres": {
 		{name: "ours", open: ours(openOurPostgres)},
 		{name: "river", module: "github.com/riverqueue/river", open: openRiver, late: true},
-		{name: "rsqueue", open: openRsqueuePostgres},
 	},
 }
 
@@ -150,7 +153,7 @@ func (o *options) selected() ([]contestant, error) {
 	}
 	var some []contestant
 	for _, c := range all {
-		if o.names == nil || slices.Contains(o.names, c.name) {
+		if (o.names == nil || slices.Contains(o.names, c.name)) && !(o.fair && c.putsOnly) {
 			some = append(some, c)
 		}
 	}

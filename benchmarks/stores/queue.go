@@ -99,38 +99,11 @@ func workByTaking(ctx context.Context, q taker, workers int,
 	}, nil
 }
 
-// bell wakes goroutines that wait for a task, for queues without notifications.
-type bell struct {
-	mu   sync.Mutex // protects rung
-	rung chan struct{}
-}
-
-// listen returns a channel that is closed at the next ring.
-func (b *bell) listen() <-chan struct{} {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.rung == nil {
-		b.rung = make(chan struct{})
-	}
-	return b.rung
-}
-
-func (b *bell) ring() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.rung != nil {
-		close(b.rung)
-		b.rung = nil
-	}
-}
-
-// await waits for a ring, or for a time.
-func await(ctx context.Context, rung <-chan struct{}, most time.Duration) error {
-	timer := time.NewTimer(most)
+// await waits for a time.
+func await(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
-	case <-rung:
-		return nil
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():

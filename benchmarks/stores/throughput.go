@@ -222,6 +222,9 @@ func compareThroughput(ctx context.Context, o *options, running []*entrant, out,
 						if err := ctx.Err(); err != nil {
 							return err
 						}
+						if e.putsOnly && tr.backlog > 0 {
+							continue
+						}
 						if err := e.prepare(ctx, backlog+tr.backlog); err != nil {
 							return fmt.Errorf("%s, fill: %w", e.name, err)
 						}

@@ -45,11 +45,6 @@ type waits []sorted
 
 func (w waits) started(now int64, j job) { w[j.user] = append(w[j.user], now-j.submit) }
 
-// learner is a line that is fair by learned time.
-type learner struct{ fair }
-
-func (l learner) done(j job) error { return l.ReportCost(j, j.run) }
-
 // The main claims, on the whole log.
 func TestBuiltInReplay(t *testing.T) {
 	if testing.Short() {
@@ -89,13 +84,6 @@ func TestBuiltInReplay(t *testing.T) {
 		byTime := figuresOf(w, results[2].waits)
 		require.Equal(t, byTime, simulated(newInTime()), "the queue itself")
 	})
-	mean := inRange(w.meanRun(), fairq.MaxCost)
-	o := fairq.Options[int, job]{Quantum: mean / 10, PriorCost: mean}
-	simulated(learner{newFair(o)}).check(t, "learned", figures{few: 30, mean: 0.80, little: 0.15},
-		fifo)
-	o.Newcomers = fairq.ThisRound
-	simulated(learner{newFair(o)}).check(t, "learned, ThisRound",
-		figures{few: 10, mean: 0.66, little: 0.07}, fifo)
 }
 
 // figures show how a line serves.
