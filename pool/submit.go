@@ -48,8 +48,9 @@ type PutOptions struct {
 func (o PutOptions) Task() task.PutOptions {
 	return task.PutOptions{
 		Priority: o.Priority, Cost: o.Cost, Delay: o.Delay, MaxDelay: o.MaxDelay, TTL: o.TTL,
-		Deadline: o.Deadline, TTR: o.TTR, MaxAttempts: o.MaxAttempts, Kind: o.Kind, UniqueKey: o.UniqueKey, Replace: o.Replace,
-		Group: o.Group, Role: o.Role, Metadata: o.Metadata,
+		Deadline: o.Deadline, TTR: o.TTR, MaxAttempts: o.MaxAttempts, Kind: o.Kind,
+		UniqueKey: o.UniqueKey, Replace: o.Replace, Group: o.Group, Role: o.Role,
+		Metadata: o.Metadata,
 	}
 }
 

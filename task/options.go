@@ -77,10 +77,10 @@ type Options[V any] struct {
 	PriorCost int64
 
 	// MaxInFlightPerKey is the greatest number of tasks of a key that are taken at the same time.
-	// With 1, a key's tasks are done strictly one after the other, if no handler goes on when its lease
-	// is over (see Task.Context) and, in a store where each machine has its own clock, these differ by
-	// no more than the store's Skew. 0 means no limit. (Queue-wide.) [Queue.SetKey] gives a key
-	// another limit.
+	// With 1, a key's tasks are done strictly one after the other, if no handler goes on when its
+	// lease is over (see Task.Context) and, in a store where each machine has its own clock, these
+	// differ by no more than the store's Skew. 0 means no limit. (Queue-wide.) [Queue.SetKey] gives a
+	// key another limit.
 	MaxInFlightPerKey int
 
 	// BurstPerKey is how many more tasks of a key may be taken while takers would be idle otherwise:

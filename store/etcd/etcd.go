@@ -188,9 +188,6 @@ func checkVersion(ctx context.Context, client *clientv3.Client) error {
 		fmt.Errorf("there is no endpoint in %q", strings.Join(client.Endpoints(), ", ")))
 }
 
-// Conflicts returns how many transactions of this Store were retried, because others were faster.
-func (s *Store) Conflicts() int64 { return s.db.Conflicts() }
-
 // Close ends the watches of the Store. Close its open queues first: that hands their taken tasks
 // back, otherwise they return only after Options.Grace of the queue.
 func (s *Store) Close() error {

@@ -128,9 +128,6 @@ func WithTx(ctx context.Context, tx fdb.Transaction) context.Context {
 	return context.WithValue(ctx, txKey{}, calls(binding{tx}))
 }
 
-// Conflicts returns how many transactions of this Store were retried, because others were faster.
-func (s *Store) Conflicts() int64 { return s.db.Conflicts() }
-
 // Close ends the watches of the Store; the database is the caller's. Close its open queues first:
 // that hands their taken tasks back, otherwise they return only after Options.Grace of the queue.
 func (s *Store) Close() error {

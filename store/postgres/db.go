@@ -33,8 +33,8 @@ type config struct {
 
 	now func() time.Time // instead of the database's clock, if not nil
 
-	// After such a time a search is slow, and the marks move after so many tasks; 0 means 5 ms and
-	// 4,000.
+	// The time after which a search is slow, and the number of tasks after which the marks move; 0
+	// means 5 ms and 4,000.
 	slow     time.Duration
 	markStep int
 

@@ -16,10 +16,10 @@ import (
 // transaction in the database, however old, could still see them, and a search from the beginning
 // must pass all of them. As long as that is fast, marks are not used at all.
 //
-// Marks are right for all processes. One moves forward only in a transaction that has the queue for
-// itself, and not beyond the round being served. So no other transaction is about to put a task
-// before it, nor does one that begins later, unless it knows that the round of the task is being
-// served, or was: then it moves the mark back.
+// Marks are right for all processes. One moves forward only in a transaction that is alone in the
+// queue, and not beyond the round being served. So no other transaction is about to put a task
+// before it, nor does a later one, unless it knows that the round of the task is being served, or
+// was: then it moves the mark back.
 type marks struct {
 	slow time.Duration
 	step int // the number of tasks to find before the marks move
@@ -89,13 +89,15 @@ func (p position) before(q position) bool {
 
 var (
 	sqlSetMark = withRows(3, "band, round, place, name", `
-INSERT INTO fairq.marks (queue, name, band, round, place) SELECT $1, name, band, round, place FROM %s
+INSERT INTO fairq.marks (queue, name, band, round, place)
+SELECT $1, name, band, round, place FROM %s
 ON CONFLICT (queue, name, band) DO UPDATE SET round = excluded.round, place = excluded.place`)
 
 	sqlMarkBack = withRows(3, "band, round, place, name", `
 UPDATE fairq.marks m SET round = u.round, place = u.place
 FROM (SELECT DISTINCT ON (name, band) * FROM %s ORDER BY name, band, round, place) u
-WHERE m.queue = $1 AND m.name = u.name AND m.band = u.band AND (m.round, m.place) > (u.round, u.place)`)
+WHERE m.queue = $1 AND m.name = u.name AND m.band = u.band
+	AND (m.round, m.place) > (u.round, u.place)`)
 )
 
 // errMoving is the error of a transaction that would move marks. The next one need not be alone.

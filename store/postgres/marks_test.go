@@ -84,12 +84,15 @@ func TestHandedBackBeforeTheMark(t *testing.T) {
 	type entry = task.Entry[string]
 	for name, entries := range map[string][]entry{
 		"another priority": {
-			{Key: "k", Payload: "x"}, {Key: "k", Payload: "y"},
+			{Key: "k", Payload: "x"},
+			{Key: "k", Payload: "y"},
 			{Key: "z", Payload: "z", Options: task.PutOptions{Priority: 1}},
 		},
 		"the same round": {
-			{Key: "x", Payload: "x"}, {Key: "y", Payload: "y"},
-			{Key: "z", Payload: "z"}, {Key: "w", Payload: "w"},
+			{Key: "x", Payload: "x"},
+			{Key: "y", Payload: "y"},
+			{Key: "z", Payload: "z"},
+			{Key: "w", Payload: "w"},
 		},
 	} {
 		db := openTest(t, atMarks)
@@ -123,8 +126,8 @@ func TestHandedBackBeforeTheMark(t *testing.T) {
 	}
 }
 
-// A process finds tasks before those that it has taken last: of its own and of others, of each kind,
-// and from transactions that end late.
+// A process finds tasks that come before its last ones: its own and those of others, of each kind,
+// and of transactions that end late.
 func TestTasksBeforeTheMark(t *testing.T) {
 	db := openTest(t, atMarks)
 	other := db.again(t).database

@@ -62,7 +62,7 @@ type search struct {
 	// how many more of each kind are read than wanted, because others may have locked some
 	extra    int
 	marked   bool        // it begins at the marks
-	whole    bool        // it passes over no locked tasks, not even those that a user has locked
+	whole    bool        // it passes over no locked tasks, which a user may have locked
 	found    []*rows.Row // rows not written since
 	complete bool        // there are no others
 }

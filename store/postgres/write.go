@@ -143,7 +143,8 @@ SELECT $1, id, role, nullif(weight, 1), nullif(cost, 1), nullif(ttr, 0),
 	priority, state, band, gap <> 0, returned <> 0, untried <> 0, front, hidden <> 0,
 	round, nullif(used, 0), place, since, nullif(consumer, 0), nullif(follower, 0), attempts,
 	nullif(ready_at, 0),
-	nullif(until, 0), nullif(expires, 0), nullif(latest, 0), nullif(wake, 0), nullif(err_code, 0), grp, err_message,
+	nullif(until, 0), nullif(expires, 0), nullif(latest, 0), nullif(wake, 0),
+	nullif(err_code, 0), grp, err_message,
 	key, kind, unique_key, metadata, payload
 FROM %s`)
 

@@ -202,7 +202,8 @@ var uniqueKeyCases = []testCase{
 			e.ok(q.Drop(ctx))
 		}
 	}},
-	{"MaxDelay", "that long after it Replace still changes the task, but no longer delays it",
+	{
+		"MaxDelay", "that long after it Replace still changes the task, but no longer delays it",
 		func(e *env) {
 			for i, o := range []options{{}, {KeepPlace: true}, {MaxInFlightPerKey: 1}, {Quantum: 1}} {
 				q := e.openIn(e.store, fmt.Sprint("queue", i), o)
@@ -225,7 +226,7 @@ var uniqueKeyCases = []testCase{
 				id := q.one("a5", debounce)
 				e.at("Expires", q.peek(id).Info().Expires, time.Now(), second)
 				q.first("a5").fail(errOops)
-				start = time.Now() // a take begins anew
+				start = time.Now() // a take ends the bound
 				q.one("a5", debounce)
 				due(start, 2*second)
 				time.Sleep(second)
@@ -258,7 +259,8 @@ var uniqueKeyCases = []testCase{
 				debounce.MaxDelay = -1
 				q.refuses("a1", debounce, task.ErrInvalid)
 			}
-		}},
+		},
+	},
 	{"Follow", "If the task with the UniqueKey is taken, the new task follows it.", func(e *env) {
 		type ending struct {
 			name   string

@@ -230,7 +230,7 @@ func (m *committer) do(ctx context.Context, c *call) error {
 	return c.err
 }
 
-// runOwn runs pending calls up to one of this goroutine, and leaves the others to another goroutine.
+// runOwn runs pending calls up to one of this goroutine, and leaves the rest to another goroutine.
 func (m *committer) runOwn(c *call) {
 	for done := false; !done; {
 		batch := m.gather()

@@ -109,11 +109,12 @@ func (s skewed) Traits() rows.Traits {
 	return t
 }
 
-// A process is not taken for dead, nor is its lease over, while its clock may just be late. Its own
-// lease ends on time.
+// A process is not taken for dead, nor is its lease over, while its clock may just be late. For
+// itself its lease ends on time.
 func TestSkew(t *testing.T) {
 	for _, o := range []task.Options[string]{
-		{Grace: time.Second}, {Grace: time.Second, TTR: time.Second},
+		{Grace: time.Second},
+		{Grace: time.Second, TTR: time.Second},
 		{Grace: 2 * time.Minute, TTR: time.Second},
 	} {
 		testSkew(t, o)
