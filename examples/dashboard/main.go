@@ -88,7 +88,7 @@ func run(ctx context.Context, s settings, out io.Writer) error {
 
 	listener, err := net.Listen("tcp", s.addr)
 	if err != nil {
-		return fmt.Errorf("%w; -addr localhost:0 takes a free port", err)
+		return err
 	}
 	address := listener.Addr().String()
 	grid := monitor.FairQueue("grid", queue,

@@ -76,12 +76,12 @@ func serve(ctx context.Context, addr string, orders *orders) error {
 		return err
 	}
 	jobs, err := task.Open(ctx, orders.tasks, "jobs",
-		&task.Options[name]{Grace: keep, MaxAttempts: maxAttempts})
+		&task.Options[string]{Grace: keep, MaxAttempts: maxAttempts})
 	if err != nil {
 		return err
 	}
 	s := &service{orders, jobs}
-	doing := pool.New(jobs, s.do, &pool.Options[name]{Workers: workers})
+	doing := pool.New(jobs, s.do, &pool.Options[string]{Workers: workers})
 
 	mux := http.NewServeMux()
 	mux.HandleFunc("PUT /jobs/{name}", s.put)
@@ -109,33 +109,28 @@ func serve(ctx context.Context, addr string, orders *orders) error {
 	return errors.Join(err, jobs.Close(context.Background()))
 }
 
-// name is the name of a job. Its task holds nothing else: the rest is in the table of orders.
-type name struct{ Tenant, Job string }
+// service has the queue of the orders' ids. A task holds nothing else: the rest is in the table.
+type service struct {
+	orders *orders
+	jobs   *task.Queue[string]
+}
 
-// uniqueKey returns the unique key of a job's task, by which clients wait.
-func (n name) uniqueKey() string { return n.Tenant + "/" + n.Job }
+var valid = regexp.MustCompile(`^[\w.-]{1,64}$`)
 
-var validName = regexp.MustCompile(`^[\w.-]{1,64}$`)
-
-// nameOf returns the name of the job that a request is about. It answers if that is not valid.
-func nameOf(w http.ResponseWriter, r *http.Request) (n name, ok bool) {
-	n = name{Tenant: r.Header.Get("X-Tenant"), Job: r.PathValue("name")} // behind a login, its user
-	ok = validName.MatchString(n.Tenant) && validName.MatchString(n.Job)
+// idOf returns the id of the order that a request is about. It answers if there is none.
+func idOf(w http.ResponseWriter, r *http.Request) (tenant, id string, ok bool) {
+	tenant, name := r.Header.Get("X-Tenant"), r.PathValue("name") // behind a login, its user
+	ok = valid.MatchString(tenant) && valid.MatchString(name)
 	if !ok {
 		http.Error(w, "the header X-Tenant and the name of the job must be 1 to 64 letters, digits, "+
 			"dots, dashes or underscores", http.StatusBadRequest)
 	}
-	return n, ok
-}
-
-type service struct {
-	orders *orders
-	jobs   *task.Queue[name]
+	return tenant, tenant + "/" + name, ok
 }
 
 // put is the outbox: there is an order if, and only if, there is a task for it.
 func (s *service) put(w http.ResponseWriter, r *http.Request) {
-	n, ok := nameOf(w, r)
+	tenant, id, ok := idOf(w, r)
 	if !ok {
 		return
 	}
@@ -146,13 +141,13 @@ func (s *service) put(w http.ResponseWriter, r *http.Request) {
 	}
 	status := http.StatusOK
 	err = s.orders.inTx(r.Context(), func(ctx context.Context, run statement) error {
-		added, err := run("INSERT INTO orders (tenant, job, text) VALUES ($1, $2, $3) "+
-			"ON CONFLICT DO NOTHING", n.Tenant, n.Job, text)
+		added, err := run("INSERT INTO orders (id, text) VALUES ($1, $2) ON CONFLICT DO NOTHING",
+			id, text)
 		if err != nil || added == 0 {
 			return err
 		}
 		status = http.StatusCreated
-		_, err = s.jobs.Put(ctx, n.Tenant, n, task.PutOptions{UniqueKey: n.uniqueKey()})
+		_, err = s.jobs.Put(ctx, tenant, id, task.PutOptions{UniqueKey: id}) // by which clients wait
 		return err
 	})
 	if err != nil { // the outcome may be unknown, but the client can put it again
@@ -164,12 +159,10 @@ func (s *service) put(w http.ResponseWriter, r *http.Request) {
 
 // do does a job. If the process is killed after the update and before the pool has acked the task,
 // the job is done again, so do is idempotent.
-func (s *service) do(ctx context.Context, t *task.Task[name]) error {
+func (s *service) do(ctx context.Context, t *task.Task[string]) error {
 	var text []byte
-	n := t.Payload
-	err := s.orders.db.QueryRowContext(ctx, "SELECT text FROM orders WHERE tenant = $1 AND job = $2",
-		n.Tenant, n.Job).Scan(&text)
-	if err != nil {
+	row := s.orders.db.QueryRowContext(ctx, "SELECT text FROM orders WHERE id = $1", t.Payload)
+	if err := row.Scan(&text); err != nil {
 		return err
 	}
 	sum := sha256.Sum256(text)
@@ -177,8 +170,8 @@ func (s *service) do(ctx context.Context, t *task.Task[name]) error {
 		sum = sha256.Sum256(sum[:])
 	}
 	return s.orders.inTx(ctx, func(_ context.Context, run statement) error {
-		_, err := run("UPDATE orders SET digest = $1, finished = $2 WHERE tenant = $3 AND job = $4",
-			fmt.Sprintf("%x", sum), time.Now().UnixNano(), n.Tenant, n.Job)
+		_, err := run("UPDATE orders SET digest = $1, finished = $2 WHERE id = $3",
+			fmt.Sprintf("%x", sum), time.Now().UnixNano(), t.Payload)
 		return err
 	})
 }
@@ -190,20 +183,19 @@ type outcome struct {
 }
 
 func (s *service) get(w http.ResponseWriter, r *http.Request) {
-	n, ok := nameOf(w, r)
+	_, id, ok := idOf(w, r)
 	if !ok {
 		return
 	}
 	waiting, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
 	var failed *task.Error // of the last attempt
-	buried := errors.As(s.jobs.Wait(waiting, n.uniqueKey()), &failed)
+	buried := errors.As(s.jobs.Wait(waiting, id), &failed)
 	// Other errors do not matter: after a long time the queue has forgotten the outcome.
 	var o outcome
-	err := s.orders.db.QueryRowContext(r.Context(),
-		"SELECT digest, finished FROM orders WHERE tenant = $1 AND job = $2", n.Tenant, n.Job).
-		Scan(&o.Digest, &o.Finished)
-	switch {
+	row := s.orders.db.QueryRowContext(r.Context(),
+		"SELECT digest, finished FROM orders WHERE id = $1", id)
+	switch err := row.Scan(&o.Digest, &o.Finished); {
 	case errors.Is(err, sql.ErrNoRows):
 		http.Error(w, "there is no such job", http.StatusNotFound)
 	case err != nil:

@@ -31,8 +31,8 @@ type statement func(sql string, args ...any) (rows int64, err error)
 
 // makeOrders and all statements are such that both databases understand them.
 const makeOrders = `CREATE TABLE IF NOT EXISTS orders (
-	tenant text, job text, text bytea NOT NULL, digest text NOT NULL DEFAULT '',
-	finished bigint NOT NULL DEFAULT 0, PRIMARY KEY (tenant, job))`
+	id text PRIMARY KEY, text bytea NOT NULL, digest text NOT NULL DEFAULT '',
+	finished bigint NOT NULL DEFAULT 0)`
 
 func openSQLite(ctx context.Context, file string) (*orders, error) {
 	store, err := sqlite.Open(ctx, file, nil)

@@ -120,9 +120,8 @@ func (s *service) serve(ctx context.Context, listener net.Listener, grace time.D
 		giveUp()
 		last, cancel := context.WithTimeout(context.Background(), handOver)
 		defer cancel()
-		if server.Shutdown(last) != nil {
-			server.Close() // only clients that do not read are left
-		}
+		_ = server.Shutdown(last)
+		server.Close() // only clients that do not read are left
 	}
 	return errors.Join(err, workers.Shutdown(context.Background()))
 }
