@@ -42,7 +42,7 @@ type fairRun struct {
 	failed      []error           // of puts; most are nil
 }
 
-// fairness measures how long the small tenants' tasks wait, with the same load for all. Those that
+// fairness measures how long the small tenants' tasks wait, with the same load for all. Tasks that
 // have not begun after a long time count with the time that they have waited.
 func fairness(ctx context.Context, o *options, e *entrant) (*fairRun, error) {
 	if err := e.queue.clear(ctx); err != nil {

@@ -47,7 +47,8 @@ type store struct {
 // stores are by the value of -store.
 var stores = map[string]*store{
 	"sqlite": {
-		startSQLite, []int{1, 8, 64},
+		startSQLite,
+		[]int{1, 8, 64},
 		[]trial{{"puts/s", false, put}, {"take+ack/s", true, takeAndAck}},
 		[]contestant{
 			{name: "ours", open: openOurSQLite},
@@ -59,7 +60,8 @@ var stores = map[string]*store{
 		},
 	},
 	"postgres": {
-		startPostgres, []int{1, 8, 100},
+		startPostgres,
+		[]int{1, 8, 100},
 		[]trial{
 			{"puts/s", false, put},
 			{"tasks worked/s", true, work},

@@ -115,7 +115,7 @@ func TestService(t *testing.T) {
 	r.await(3)
 	alice1.disconnect()
 
-	// Tenants take turns. In the middle the service ends, and finishes what it has accepted.
+	// Tenants take turns. Then a signal ends the service, which finishes the accepted jobs.
 	require.Equal(t, "alice 2", <-r.began)
 	r.terminate()
 	r.finish <- nil

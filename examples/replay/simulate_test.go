@@ -17,7 +17,7 @@ func (d *diary) started(now int64, j job) {
 	d.starts = append(d.starts, fmt.Sprintf("%c%d@%d", 'A'+j.user, j.submit, now))
 }
 
-// A job that waits comes before one that arrives in the second in which a server becomes free.
+// A server becomes free: a job that waits comes before a job that arrives in the same second.
 func TestSameSecond(t *testing.T) {
 	var d diary
 	jobs := []job{{0, 0, 10}, {0, 5, 1}, {1, 10, 1}}

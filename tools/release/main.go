@@ -44,8 +44,8 @@ func main() {
 	}
 }
 
-// script is a list of commands, and runs none after one that has failed. The work is done in a
-// clone, so that a failure leaves nothing behind.
+// script is a list of commands, and stops at the first failure. The work is done in a clone, so
+// that a failure leaves nothing behind.
 type script struct {
 	tmp, clone string
 	version    string
