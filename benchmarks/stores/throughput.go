@@ -144,22 +144,26 @@ func work(ctx context.Context, o *options, e *entrant, workers int) (int, time.D
 }
 
 // measure counts tasks from the begin of the first one to the end of the last one, until the
-// trial's tasks are done or time is over. A contestant may take a minute to begin.
+// trial's tasks are done or time is over, which begins when a task is done. That may take a minute.
 func measure(o *options,
 	start func(w worker) (stop func() error, err error),
 ) (done int, took time.Duration, err error) {
 	var did, from, to atomic.Int64
 	epoch := time.Now()
-	begun, all := make(chan struct{}), make(chan struct{})
+	first, all := make(chan struct{}), make(chan struct{})
 	stop, err := start(worker{
 		begin: func(string) {
-			if from.Load() == 0 && from.CompareAndSwap(0, int64(time.Since(epoch))) {
-				close(begun)
+			if from.Load() == 0 {
+				from.CompareAndSwap(0, int64(time.Since(epoch)))
 			}
 		},
 		done: func() {
 			to.Store(int64(time.Since(epoch)))
-			if did.Add(1) == int64(o.tasks) {
+			n := did.Add(1)
+			if n == 1 {
+				close(first)
+			}
+			if n == int64(o.tasks) {
 				close(all)
 			}
 		},
@@ -168,7 +172,7 @@ func measure(o *options,
 		return 0, 0, err
 	}
 	select {
-	case <-begun:
+	case <-first:
 	case <-time.After(time.Minute):
 	}
 	select {
