@@ -144,7 +144,8 @@ func work(ctx context.Context, o *options, e *entrant, workers int) (int, time.D
 }
 
 // measure counts tasks from the begin of the first one to the end of the last one, until the
-// trial's tasks are done or time is over, which begins when a task is done. That may take a minute.
+// trial's tasks are done or time is over. The time begins when a task is done, after a minute at
+// most.
 func measure(o *options,
 	start func(w worker) (stop func() error, err error),
 ) (done int, took time.Duration, err error) {
