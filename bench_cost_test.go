@@ -3,11 +3,11 @@ package fairq_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/exp/stats"
 
 	"github.com/fairq/fairq"
 )
@@ -49,7 +49,7 @@ func BenchmarkCost(b *testing.B) {
 		} {
 			b.Run(fmt.Sprintf("%s/keys=%d", c.name, n), func(b *testing.B) {
 				queues := []*fairq.FairQueue[string, job]{fill(c.Options), fill(fairq.Options[string, job]{})}
-				var took [2][]time.Duration
+				var took [2][]float64
 				at := 0
 				for i := 0; b.Loop(); i++ {
 					for j := range queues {
@@ -59,14 +59,12 @@ func BenchmarkCost(b *testing.B) {
 							_ = q.Push(all[(at+i)%len(all)])
 							q.Pop()
 						}
-						took[(i+j)%2] = append(took[(i+j)%2], time.Since(start))
+						took[(i+j)%2] = append(took[(i+j)%2], time.Since(start).Seconds())
 					}
 					at = (at + calls) % len(all)
 				}
-				slices.Sort(took[0])
-				slices.Sort(took[1])
 				b.ReportMetric(0, "ns/op")
-				b.ReportMetric(float64(took[0][len(took[0])/2])/float64(took[1][len(took[1])/2]), "x-without")
+				b.ReportMetric(stats.Median(took[0])/stats.Median(took[1]), "x-without")
 			})
 		}
 	}

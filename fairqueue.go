@@ -451,10 +451,10 @@ func (q *FairQueue[K, V]) Drain() []V {
 func (q *FairQueue[K, V]) TakesCosts() bool { return q.options.SettleCosts }
 
 // ReportCost reports the true cost of a popped item, in units, to settle the account of its key:
-// see [Options].SettleCosts. Call it at most once for each item. It computes the item's key, weight
-// and cost again, which must be those of the push. A cost above [MaxCost] is lowered to that.
-// ReportCost returns [ErrCost] if the cost is negative, the error of Push for the item's weight
-// and cost, and an error if costs are not settled.
+// see [Options].SettleCosts. Call it at most once for each item. It computes the item's key,
+// weight and cost again, which must be those of the push. A cost above [MaxCost] is lowered to
+// that. ReportCost returns [ErrCost] if the cost is negative, the error of Push for the item's
+// weight and cost, and an error if costs are not settled.
 func (q *FairQueue[K, V]) ReportCost(item V, cost int64) error {
 	k, err := q.itemKey(item)
 	if err != nil {

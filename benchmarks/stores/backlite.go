@@ -56,19 +56,6 @@ func (q *backliteQueue) putBatch(ctx context.Context, ts []item) error {
 	return err
 }
 
-// fill makes ids like backlite's, which begin with the time, so they come before all tasks put
-// later.
-func (q *backliteQueue) fill(ctx context.Context, n int, key func(i int) string) error {
-	_, err := q.db.ExecContext(ctx, `
-		WITH RECURSIVE numbers(i) AS (
-			SELECT 1 WHERE ?1 > 0 UNION ALL SELECT i + 1 FROM numbers WHERE i < ?1)
-		INSERT INTO backlite_tasks (id, created_at, queue, task)
-		SELECT printf('%08x-%04x-7000-8000-%012x', ?2 >> 16, ?2 & 65535, i), ?2, 'bench',
-			CAST(json_object('key', ?3, 'payload', ?4) AS blob)
-		FROM numbers`, n, time.Now().UnixMilli(), key(0), payload(fillNumber))
-	return err
-}
-
 func (q *backliteQueue) clear(ctx context.Context) error {
 	_, err := q.db.ExecContext(ctx, "DELETE FROM backlite_tasks")
 	return err
