@@ -17,8 +17,7 @@ const MaxCost = account.MaxCost
 // settings are the values of the queue's fields when it was last empty.
 type costs struct {
 	quantum uint64 // 0 without costs
-	prior   uint64 // the cost of an item of an unknown key; 0 if costs are not learned
-	oneTurn bool   // costs are settled or learned, so a key has one turn ahead
+	oneTurn bool   // costs are settled, so a key has one turn ahead
 	queued  uint64 // the sum over all queued items
 	served  uint64 // the sum over all popped items
 }
@@ -69,7 +68,6 @@ func (t *turnCost) before(round uint64) (uint64, uint32) {
 type keyCost struct {
 	queued uint64 // the sum over its items
 	share  uint64 // of a round, as of the last push
-	mean   account.Mean
 }
 
 // checkPush fills in the weight and the cost of an item that is about to be queued. It panics if
@@ -107,26 +105,17 @@ func (k *itemKey[K]) price(cost, quantum int64) error {
 		ErrCost, cost, k.key, account.CostLimit(quantum))
 }
 
-func (q *Queue[K, V]) hasCosts() bool { return q.Cost != nil || q.PriorCost != 0 }
-
 // validateCosts returns an error if the fields about costs contradict each other.
-func validateCosts(of string, known, settle bool, quantum, prior int64) error {
+func validateCosts(of string, known, settle bool, quantum int64) error {
 	switch {
 	case settle && !known:
 		return fmt.Errorf("fairq: %s.SettleCosts is true; without Cost it must be false, "+
 			"because nothing is declared", of)
-	case known && prior != 0:
-		return fmt.Errorf("fairq: %s.PriorCost is %d; with Cost it must be 0, because costs are known",
-			of, prior)
-	case !known && prior == 0 && quantum != 0:
-		return fmt.Errorf("fairq: %s.Quantum is %d; without Cost and PriorCost it must be 0", of,
-			quantum)
-	case (known || prior != 0) && (quantum < 1 || quantum > MaxQuantum):
+	case !known && quantum != 0:
+		return fmt.Errorf("fairq: %s.Quantum is %d; without Cost it must be 0", of, quantum)
+	case known && (quantum < 1 || quantum > MaxQuantum):
 		return fmt.Errorf("fairq: %s.Quantum is %d; with costs, the limits are 1 and MaxQuantum, %d", of,
 			quantum, MaxQuantum)
-	case prior < 0 || prior > account.CostLimit(quantum):
-		return fmt.Errorf("fairq: %s.PriorCost is %d; the limits are 0 and %d", of, prior,
-			account.CostLimit(quantum))
 	}
 	return nil
 }
@@ -137,14 +126,13 @@ const firstSettled = 1 << 40
 
 // beginCosts makes the queue, which must be empty, share work or items as its fields say now.
 func (q *Queue[K, V]) beginCosts() {
-	if !q.hasCosts() {
+	if q.Cost == nil {
 		if q.costs.areOn() { // the accounts of idle keys are in other units
 			q.costs, q.levels, q.keys, q.turnCosts = costs{}, nil, keyTable[K]{}, column[turnCost]{}
 		}
 		return
 	}
-	err := validateCosts("Queue", q.Cost != nil, q.SettleCosts, q.Quantum, q.PriorCost)
-	if err != nil {
+	if err := validateCosts("Queue", true, q.SettleCosts, q.Quantum); err != nil {
 		panic(err)
 	}
 	if q.SettleCosts && q.rounds.last == 0 {
@@ -156,8 +144,7 @@ func (q *Queue[K, V]) beginCosts() {
 		}
 		q.keys = keyTable[K]{}
 	}
-	q.costs.quantum, q.costs.prior = uint64(q.Quantum), uint64(q.PriorCost)
-	q.costs.oneTurn = q.SettleCosts || q.PriorCost > 0
+	q.costs.quantum, q.costs.oneTurn = uint64(q.Quantum), q.SettleCosts
 }
 
 // ReportCost reports the true cost of a popped item: see [FairQueue.ReportCost]. It panics where
@@ -173,38 +160,21 @@ func (q *Queue[K, V]) ReportCost(key K, value V, cost int64) {
 // reportCost is ReportCost for an item that was pushed with the cost that is in k.
 func (q *Queue[K, V]) reportCost(k *itemKey[K], cost int64) error {
 	switch {
-	case !q.SettleCosts && q.PriorCost == 0:
-		return errors.New("fairq: ReportCost: costs are neither settled nor learned; " +
-			"set SettleCosts or PriorCost")
+	case !q.SettleCosts:
+		return errors.New("fairq: ReportCost: costs are not settled; set SettleCosts")
 	case cost < 0:
 		return fmt.Errorf("%w: it is %d for an item of key %#v that is done; it must not be negative",
 			ErrCost, cost, k.key)
 	case q.len == 0:
 		q.beginCosts()
 	}
-	switch {
-	case q.costs.prior > 0:
-		c := q.keys.costs.at(q.knownKey(k).slot)
-		c.mean = c.mean.Learn(min(cost, account.CostLimit(int64(q.costs.quantum))), int64(q.costs.prior))
-	case q.costs.oneTurn:
+	if q.costs.oneTurn { // otherwise the fields take effect when the queue is empty
 		q.settle(k, min(cost, MaxCost)-int64(k.cost))
-	default:
-		return nil // the fields take effect when the queue is empty
-	}
-	if q.hasManyIdle(maxIdle) {
-		q.forgetIdle()
+		if q.hasManyIdle() {
+			q.forgetIdle()
+		}
 	}
 	return nil
-}
-
-// knownKey returns the place of a key in the table, and adds the key if it has none.
-func (q *Queue[K, V]) knownKey(k *itemKey[K]) keyRef[K] {
-	at := q.find(k)
-	if at.state == nil {
-		at = q.addKey(k)
-		q.keys.costs.at(at.slot).share = q.costs.quantum * uint64(k.weight)
-	}
-	return at
 }
 
 // settle moves the account of a key whose item costs more, or less, than the key has paid. A key
@@ -217,7 +187,10 @@ func (q *Queue[K, V]) settle(k *itemKey[K], more int64) {
 	if more == 0 || isVoid && more < 0 {
 		return
 	}
-	at = q.knownKey(k)
+	if at.state == nil {
+		at = q.addKey(k)
+		q.keys.costs.at(at.slot).share = q.costs.quantum * uint64(k.weight)
+	}
 	slot, s := at.slot, at.state
 	if isVoid {
 		s.round, s.used = q.rounds.current, 0
@@ -266,20 +239,16 @@ func (q *Queue[K, V]) giveTurn(s *keyState[K], turn uint32, round uint64) {
 func (q *Queue[K, V]) enterCost(
 	s *keyState[K], slot, node, turn uint32, join uint64, item *itemKey[K],
 ) (round uint64) {
-	c, k, cost := &q.costs, q.keys.costs.at(slot), item.cost
+	c, k, cost := &q.costs, q.keys.costs.at(slot), uint64(item.cost)
 	k.share = c.quantum * uint64(item.weight)
 	q.setLevel(slot, s.len)
-	if c.prior > 0 {
-		s.passed = false
-		cost = c.estimate(k)
-	}
 	t := q.turnCosts.at(node)
-	t.cost = cost
-	k.queued += uint64(cost)
-	c.queued += uint64(cost)
+	t.cost = item.cost
+	k.queued += cost
+	c.queued += cost
 	switch {
 	case !c.oneTurn:
-		return q.turnCosts.at(turn).pay(&s.usage, join, uint64(cost), k.share)
+		return q.turnCosts.at(turn).pay(&s.usage, join, cost, k.share)
 	case s.len > 1:
 		return 0
 	}
@@ -295,20 +264,4 @@ func (q *Queue[K, V]) leaveCost(k *keyCost, node uint32) (cost uint64) {
 	k.queued -= cost
 	q.costs.queued -= cost
 	return cost
-}
-
-// estimateAgain updates the learned cost of an item that becomes the next one of its key, because
-// the queue may have learned more since the push.
-func (q *Queue[K, V]) estimateAgain(k *keyCost, node uint32) {
-	if q.costs.prior > 0 {
-		t, cost := q.turnCosts.at(node), q.costs.estimate(k)
-		k.queued += uint64(cost) - uint64(t.cost)
-		q.costs.queued += uint64(cost) - uint64(t.cost)
-		t.cost = cost
-	}
-}
-
-// estimate returns the expected cost of the next item of a key.
-func (c *costs) estimate(k *keyCost) uint32 {
-	return uint32(k.mean.Estimate(int64(c.prior)))
 }

@@ -320,15 +320,12 @@ func TestChangingCostAtRandom(t *testing.T) {
 			switch n := random.IntN(12); {
 			case n == 0:
 				q.Newcomers = Newcomers(random.IntN(2))
-				q.Cost, q.Quantum, q.PriorCost, q.SettleCosts = nil, 0, 0, false
-				switch random.IntN(3) {
-				case 0:
+				q.Cost, q.Quantum, q.SettleCosts = nil, 0, false
+				if random.IntN(2) == 0 {
 					q.SettleCosts = random.IntN(2) == 0
 					q.Cost, q.Quantum = func(item int) int64 { return int64(1 + item%20) }, 7
-				case 1:
-					q.PriorCost, q.Quantum = 20, 7
 				}
-			case n == 1 && (q.SettleCosts || q.PriorCost > 0):
+			case n == 1 && q.SettleCosts:
 				q.ReportCost(key, random.IntN(100), random.Int64N(50))
 			case n == 2 && len(queued[key]) > 0:
 				item, _ := q.RemoveNewest(key)
@@ -356,57 +353,15 @@ func TestChangingCostAtRandom(t *testing.T) {
 	}
 }
 
-// A reported cost becomes the cost of the key's next items, even if the key has none for a while.
-func TestLearnedCosts(t *testing.T) {
-	{
-		q := New(func(key int) int { return key },
-			&Options[int, int]{PriorCost: 100, Quantum: 100, Capacity: Unbounded})
-		served := func() (order string) {
-			for range 4 {
-				require.NoError(t, q.Push(1))
-				require.NoError(t, q.Push(2))
-			}
-			for range 8 {
-				key, _ := q.Pop()
-				order += fmt.Sprint(key)
-			}
-			return order
-		}
-		require.Equal(t, "12121212", served())
-		for range 50 {
-			require.NoError(t, q.ReportCost(1, 1_000_000)) // counts as the limit of a cost, 6,553,600
-			require.NoError(t, q.ReportCost(2, 0))         // counts as one unit
-		}
-		require.Equal(t, "12222111", served())
-		require.Equal(t, "12222111", served())
-		require.NoError(t, q.ReportCost(3, 7), "it was never seen")
-		require.ErrorIs(t, q.ReportCost(1, -1), ErrCost)
-		require.NoError(t, q.Check())
-		q.Drain()
-		require.Equal(t, "12121212", served())
-	}
-	q := New(func(key int) int { return key }, &Options[int, int]{PriorCost: 1, Quantum: 1})
-	const often = -1
-	require.NoError(t, q.ReportCost(often, 100))
-	for key := range 5 * maxKnown {
-		require.NoError(t, q.ReportCost(key, 5))
-		if key%1000 == 0 {
-			require.NoError(t, q.Push(often))
-			slot := q.queue.keys.find(often, hashOf(often)).slot
-			require.NotZero(t, q.queue.keys.costs.at(slot).mean, "it comes again and again")
-			q.Pop()
-			require.LessOrEqual(t, q.queue.keys.count, uint32(2*maxKnown))
-		}
-	}
-	for key := range 5 * maxKnown {
-		s := q.queue.keys.find(key, hashOf(key)).state
-		require.True(t, s != nil || key < 5*maxKnown-maxKnown/4,
-			"key %d is among those learned of last", key)
-	}
-	require.Greater(t, q.queue.keys.count, uint32(maxKnown-100))
-	require.NoError(t, q.Check())
-	require.ErrorContains(t, New(func(key int) int { return key }, nil).ReportCost(1, 5),
-		"fairq: ReportCost: costs are neither settled nor learned; set SettleCosts or PriorCost")
+func TestReportCostErrors(t *testing.T) {
+	key := func(key int) int { return key }
+	require.EqualError(t, New(key, nil).ReportCost(1, 5),
+		"fairq: ReportCost: costs are not settled; set SettleCosts")
+	q := New(key, &Options[int, int]{
+		Cost: func(int) int64 { return 1 }, Quantum: 1, SettleCosts: true,
+	})
+	require.ErrorIs(t, q.ReportCost(1, -1), ErrCost)
+	require.NoError(t, q.ReportCost(3, 7), "it was never seen")
 	require.Panics(t, func() { new(Queue[int, int]).ReportCost(1, 1, 5) })
 }
 

@@ -152,25 +152,22 @@ func ExampleOptions_cost() {
 	// [books chats chats chats chats chats chats books books]
 }
 
-// The queue learns costs that are unknown beforehand, here those of bob's jobs.
+// The queue charges a declared cost, and settles it with the true one: bob's first job takes 40
+// times as long as declared, so alice has the next turns.
 func ExampleFairQueue_ReportCost() {
-	q := fairq.New(byUser, &fairq.Options[string, job]{PriorCost: 60, Quantum: 6})
-	seconds := map[string]int64{"alice": 6, "bob": 600}
-	for range 2 {
-		for range 3 {
-			_, _ = q.PushBatch([]job{{"alice", "query"}, {"bob", "report"}})
-		}
-		var order []string
-		for range 6 {
-			j, _ := q.Pop()
-			_ = q.ReportCost(j, seconds[j.user])
-			order = append(order, j.user)
-		}
-		fmt.Println(order)
+	q := fairq.New(byUser, &fairq.Options[string, job]{
+		Cost: func(job) int64 { return 10 }, Quantum: 10, SettleCosts: true,
+	})
+	seconds := map[string]int64{"alice": 10, "bob": 400}
+	for range 3 {
+		_, _ = q.PushBatch([]job{{"alice", "query"}, {"bob", "report"}})
 	}
-	// Output:
-	// [alice bob alice bob alice bob]
-	// [alice bob alice alice bob bob]
+	for range 6 {
+		j, _ := q.Pop()
+		_ = q.ReportCost(j, seconds[j.user])
+		fmt.Print(j.user, " ")
+	}
+	// Output: alice bob alice alice bob bob
 }
 
 // A ticket finds the position of an item, and takes it out.

@@ -87,7 +87,7 @@ func newFairDriver(t *testing.T, p pricing, mode, size byte) *fairDriver {
 	if p.maxCost > 0 {
 		o.Cost = func(item int) int64 { return int64(p.cost(item)) }
 	}
-	o.Quantum, o.PriorCost, o.SettleCosts = int64(p.quantum), int64(p.prior), p.settle
+	o.Quantum, o.SettleCosts = int64(p.quantum), p.settle
 	if size&32 != 0 {
 		o.CountKeys = 10 // all of them
 	}
@@ -138,7 +138,7 @@ func (d *fairDriver) step(op byte, arg, key, item int, waits bool) {
 		got, ok := d.q.Pop()
 		require.Equal(d, wantOK, ok)
 		require.Equal(d, want, got)
-		if ok && d.m.pricing.oneTurn() {
+		if ok && d.m.pricing.settle {
 			d.flight = append(d.flight, got)
 		}
 		if at := arg % 4; op == 5 && at < len(d.flight) {
@@ -265,9 +265,6 @@ func (d *fairDriver) compareStats(step int) {
 	got := d.q.Stats()
 	require.InDelta(d, want.Wait.Sum, got.Wait.Sum, 1e-9*want.Wait.Sum)
 	got.Wait.Sum = want.Wait.Sum
-	if d.m.pricing.prior > 0 { // see checkCosts
-		want.CostQueued, want.CostServed = got.CostQueued, got.CostServed
-	}
 	require.Equal(d, want, got, "step %d", step)
 	require.Equal(d, got.Pushed, got.Popped+got.Removed+got.Evicted+got.Drained+uint64(got.Len))
 
@@ -277,9 +274,7 @@ func (d *fairDriver) compareStats(step int) {
 			want.Wait = got.Wait
 		}
 		want.Total, want.Recent = got.Total, got.Recent // see compareCounts
-		if want.Key, want.Weight = got.Key, d.m.weight(number); d.m.pricing.prior > 0 {
-			want.Cost = got.Cost
-		}
+		want.Key, want.Weight = got.Key, d.m.weight(number)
 		require.Equal(d, fmt.Sprint(want), fmt.Sprint(got), "step %d", step)
 	}
 
@@ -299,9 +294,6 @@ func (d *fairDriver) compareCounts() {
 		got, want := d.q.KeyStat(keyOf(number, d.nan)), d.m.byKey[number]
 		if d.m.o.CountKeys == 0 {
 			want = Counts{}
-		}
-		if d.m.pricing.prior > 0 {
-			want.Cost = got.Total.Cost
 		}
 		require.Equal(d, want, got.Total)
 		require.Zero(d, got.Missed)
@@ -350,16 +342,14 @@ func (d *fairDriver) compareUpcoming(step int) {
 		require.Equal(d, order[i], got, "step %d", step)
 		require.Equal(d, i < left, u.Round == 0, "step %d: round %d of item %d", step, u.Round, i)
 		require.True(d, i == 0 || u.Round >= all[i-1].Round, "step %d", step)
-		if d.m.pricing.prior == 0 {
-			require.Equal(d, d.m.knownCost(u.Item), u.Cost, "step %d", step)
-		}
+		require.Equal(d, d.m.knownCost(u.Item), u.Cost, "step %d", step)
 		if d.m.o.TrackWait {
 			require.Equal(d, time.Since(d.m.since[u.Item]), u.Age, "step %d", step)
 		}
 		rounds[numberOf(u.Key)] = u.Round
 	}
 	for key, last := range rounds {
-		if !d.m.pricing.oneTurn() && !d.m.o.ShareTime { // otherwise some items have no round yet
+		if !d.m.pricing.settle && !d.m.o.ShareTime { // otherwise some items have no round yet
 			require.Equal(d, d.m.turns.Rounds(key), last, "step %d", step)
 		}
 	}

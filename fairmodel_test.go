@@ -224,9 +224,9 @@ func (m *fairModel) take() int {
 	return item
 }
 
-// knownCost returns the cost of an item, 0 if it is unknown.
+// knownCost returns the cost of an item, 0 without costs.
 func (m *fairModel) knownCost(item int) uint64 {
-	if m.pricing.hasCosts() && m.pricing.prior == 0 {
+	if m.pricing.hasCosts() {
 		return uint64(m.pricing.cost(item))
 	}
 	return 0

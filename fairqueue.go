@@ -447,17 +447,14 @@ func (q *FairQueue[K, V]) Drain() []V {
 	return items
 }
 
-// TakesCosts reports whether costs are settled or learned: only then may ReportCost be called.
-func (q *FairQueue[K, V]) TakesCosts() bool {
-	return q.options.SettleCosts || q.options.PriorCost > 0
-}
+// TakesCosts reports whether costs are settled: only then may ReportCost be called.
+func (q *FairQueue[K, V]) TakesCosts() bool { return q.options.SettleCosts }
 
-// ReportCost reports the true cost of a popped item, in units, to settle the account of its key or
-// to learn from it: see [Options].SettleCosts and PriorCost. Call it at most once for each item.
-// It computes the item's key, weight and cost again, which must be those of the push. A learned
-// cost is raised to 1 and lowered to the limit of a cost; a settled one is lowered to [MaxCost].
-// ReportCost returns [ErrCost] if the cost is negative, the error of Push for the item's weight
-// and cost, and an error if costs are neither settled nor learned.
+// ReportCost reports the true cost of a popped item, in units, to settle the account of its key:
+// see [Options].SettleCosts. Call it at most once for each item. It computes the item's key,
+// weight and cost again, which must be those of the push. A cost above [MaxCost] is lowered to
+// that. ReportCost returns [ErrCost] if the cost is negative, the error of Push for the item's
+// weight and cost, and an error if costs are not settled.
 func (q *FairQueue[K, V]) ReportCost(item V, cost int64) error {
 	k, err := q.itemKey(item)
 	if err != nil {

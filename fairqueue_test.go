@@ -120,25 +120,16 @@ func TestNewPanics(t *testing.T) {
 		"Options.OnEvict is nil; with WhenFull EvictHeaviest it must be a function": {
 			WhenFull: fairq.EvictHeaviest,
 		},
-		"Options.OnEvict is nil": {WhenFull: fairq.EvictOldest},
-		"Options.Quantum is 5; without Cost and PriorCost it must be 0": {Quantum: 5},
+		"Options.OnEvict is nil":                          {WhenFull: fairq.EvictOldest},
+		"Options.Quantum is 5; without Cost it must be 0": {Quantum: 5},
 		"Options.Quantum is 0; with costs, the limits are 1 and MaxQuantum, 4194304": {
 			Cost: func(string) int64 { return 1 },
 		},
 		"Options.Quantum is -1; with costs, the limits are 1 and MaxQuantum, 4194304": {
-			PriorCost: 1, Quantum: -1,
+			Cost: func(string) int64 { return 1 }, Quantum: -1,
 		},
 		"Options.Quantum is 4194305; with costs, the limits are 1 and": {
-			PriorCost: 1, Quantum: fairq.MaxQuantum + 1,
-		},
-		"Options.PriorCost is 7; with Cost it must be 0, because costs are known": {
-			Cost: func(string) int64 { return 1 }, Quantum: 1, PriorCost: 7,
-		},
-		"Options.PriorCost is 65537; the limits are 0 and 65536": {
-			Quantum: 1, PriorCost: 1<<16 + 1,
-		},
-		"Options.PriorCost is -1; the limits are 0 and 655360": {
-			Quantum: 10, PriorCost: -1,
+			Cost: func(string) int64 { return 1 }, Quantum: fairq.MaxQuantum + 1,
 		},
 		"Options.SettleCosts is true; without Cost it must be false, because nothing is declared": {
 			SettleCosts: true,
@@ -146,8 +137,8 @@ func TestNewPanics(t *testing.T) {
 		"Options.ShareTime is true, so there are no costs and no rounds": {
 			ShareTime: true, Newcomers: fairq.ThisRound,
 		},
-		"Cost must be nil, SettleCosts false, Quantum and PriorCost 0": {
-			ShareTime: true, Quantum: 1, PriorCost: 1,
+		"Cost must be nil, SettleCosts false, Quantum 0": {
+			ShareTime: true, Quantum: 1,
 		},
 		"Options.OnEvict is set; with WhenFull Reject it must be nil": {OnEvict: evict},
 		"Options.OnEvict is set; with WhenFull RejectOverShare it must be nil": {

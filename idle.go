@@ -2,16 +2,15 @@ package fairq
 
 // Idle keys have no items, but stay in the table. A key that has used some of the rounds to come
 // must not gain by pushing its next item only when its last one has left. Under ThisRound a key
-// that was served in the current round must not join it again. A queue that learns costs remembers
-// them, and ShareTime finds keys faster in the table. If there are many idle keys, each call
+// that was served in the current round must not join it again. ShareTime
+// finds keys faster in the table. If there are many idle keys, each call
 // forgets some, by a hand that goes round the table (Corbató's clock, 1968): so a key that comes
 // and goes costs no more than a key that stays.
 
 const (
-	idleShare = 3       // for each active key, this number of idle ones may stay
-	maxIdle   = 1 << 8  // and this number besides
-	maxKnown  = 1 << 14 // in place of maxIdle if costs are learned
-	handSpan  = 4       // buckets that a call looks at: one or two keys, two while the table grows
+	idleShare = 3      // for each active key, this number of idle ones may stay
+	maxIdle   = 1 << 8 // and this number besides
+	handSpan  = 4      // buckets that a call looks at: one or two keys, two while the table grows
 )
 
 // isNeeded reports whether a key was served in the current round, or has used some of its share of
@@ -22,10 +21,9 @@ func (q *Queue[K, V]) isNeeded(s *keyState[K]) bool {
 			q.costs.areOn() && s.round == q.rounds.current)
 }
 
-// hasManyIdle reports whether there are more idle keys than may stay: allowed, and idleShare for
-// each active key.
-func (q *Queue[K, V]) hasManyIdle(allowed int) bool {
-	return int(q.keys.count) > (1+idleShare)*q.active+allowed
+// hasManyIdle reports whether there are more idle keys than may stay.
+func (q *Queue[K, V]) hasManyIdle() bool {
+	return int(q.keys.count) > (1+idleShare)*q.active+maxIdle
 }
 
 // rest makes a key idle if it has no items left. The processor cannot predict whether it has some,
@@ -50,42 +48,29 @@ func (q *Queue[K, V]) tidy() {
 			q.forgetAccounts()
 		}
 	}
-	if q.hasManyIdle(maxIdle) {
+	if q.hasManyIdle() {
 		q.forgetIdle()
 	}
 }
 
 // forgetIdle looks at the next few keys of the table, and forgets the idle ones that are not
-// needed. A call adds at most one key, and looks at two while the table grows. A key with a
-// learned cost is forgotten when the hand passes for the second time, so forgetIdle looks at twice
-// as many there.
+// needed. A call adds at most one key, and looks at two while the table grows.
 func (q *Queue[K, V]) forgetIdle() {
-	span, learns := handSpan, q.costs.prior > 0
-	if learns {
-		if !q.hasManyIdle(maxKnown) {
-			return
-		}
-		span *= 2
-	}
-	for range span {
+	for range handSpan {
 		if q.hand++; q.hand >= q.keys.size {
 			q.hand = 0
 		}
 		for at := q.keys.buckets.at(q.hand); *at != 0; {
 			slot := *at
 			s := q.keys.at(slot)
-			switch {
-			case s.len > 0 || q.isNeeded(s):
-			case learns && !s.passed:
-				s.passed = true
-			default:
-				if q.shares != nil {
-					*q.keys.shares.at(slot) = nil
-				}
-				q.keys.remove(slot)
+			if s.len > 0 || q.isNeeded(s) {
+				at = &s.nextInBucket
 				continue
 			}
-			at = &s.nextInBucket
+			if q.shares != nil {
+				*q.keys.shares.at(slot) = nil
+			}
+			q.keys.remove(slot)
 		}
 	}
 }
@@ -93,13 +78,11 @@ func (q *Queue[K, V]) forgetIdle() {
 // forgetAccounts is called when the queue is empty: no key had to wait for the shares that the
 // idle keys have used. So the queue moves on to the round in which their accounts are void.
 func (q *Queue[K, V]) forgetAccounts() {
-	if q.hasManyIdle(maxIdle) {
+	if q.hasManyIdle() {
 		// A round that new keys keep joining would never end, and a queue that is drained again and
 		// again would never free its memory. So the round ends here.
 		q.rounds.open = false
-		if q.costs.prior == 0 {
-			q.keys = keyTable[K]{}
-		}
+		q.keys = keyTable[K]{}
 	}
 	if q.reach > q.rounds.current {
 		q.rounds.moveTo(q.reach)

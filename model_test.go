@@ -16,7 +16,6 @@ type model struct {
 	turns   turns
 	n       int            // items
 	rounds  [][]modelItem  // the result of future; nil after a change
-	means   map[int]int64  // the learned costs
 	levels  map[int][2]int // by key: its items divided by its weight, and since when
 	clock   int
 }
@@ -61,14 +60,14 @@ func (c counted) Rounds(key int) (n int) {
 
 // pricing has the settings for costs. The zero value is a queue without costs.
 type pricing struct {
-	quantum, maxCost, prior int
-	settle                  bool
-	share                   bool // Options.ShareTime
+	quantum, maxCost int
+	settle           bool
+	share            bool // Options.ShareTime
 }
 
 // pricings are the settings that tests use: without costs; with equal costs, which changes
 // nothing; with items that cost a part of the quantum, about as much, some ten times as much, and
-// up to the limit; the same with settled costs; and with learned costs.
+// up to the limit; and the same with settled costs.
 var pricings = []pricing{
 	{},
 	{quantum: 1, maxCost: 1},
@@ -79,15 +78,11 @@ var pricings = []pricing{
 	{quantum: 50, maxCost: 100, settle: true},
 	{quantum: 10, maxCost: 200, settle: true},
 	{quantum: 1, maxCost: account.MaxQuanta, settle: true},
-	{quantum: 10, prior: 50},
-	{quantum: 40, prior: 50},
 }
-
-func (p pricing) oneTurn() bool { return p.settle || p.prior > 0 }
 
 func (p pricing) hasCosts() bool { return p != pricing{share: p.share} }
 
-// cost returns the declared cost of an item, or its real cost if costs are learned.
+// cost returns the declared cost of an item.
 func (p pricing) cost(item int) int {
 	if p.maxCost == 0 {
 		return 1
@@ -108,8 +103,8 @@ func (p pricing) configure(q *Queue[float64, int]) {
 	if p.maxCost > 0 {
 		q.Cost = func(item int) int64 { return int64(p.cost(item)) }
 	}
-	q.Quantum, q.PriorCost, q.SettleCosts = int64(p.quantum), int64(p.prior), p.settle
-	if q.beginCosts(); p.oneTurn() {
+	q.Quantum, q.SettleCosts = int64(p.quantum), p.settle
+	if q.beginCosts(); p.settle {
 		q.keepLevels() // so that the order of those of the same level is that in which they got there
 	}
 }
@@ -132,16 +127,11 @@ func numberOf(key float64) int {
 
 func newModel(newcomers Newcomers, weights map[int]int, p pricing) *model {
 	m := &model{
-		weights: weights, pricing: p, keys: map[int][]int{}, means: map[int]int64{},
-		levels: map[int][2]int{},
+		weights: weights, pricing: p, keys: map[int][]int{}, levels: map[int][2]int{},
 	}
 	m.turns = counted{new(roundsmodel.Turns[int])}
 	if p.hasCosts() && p.maxCost != 1 {
-		accounts := &roundsmodel.Accounts[int]{Quantum: p.quantum, OneTurn: p.oneTurn()}
-		if p.prior > 0 {
-			accounts.Estimate = m.estimate
-		}
-		m.turns = paid{accounts}
+		m.turns = paid{&roundsmodel.Accounts[int]{Quantum: p.quantum, OneTurn: p.settle}}
 	}
 	if p.share {
 		m.turns = &shared{keys: map[int]*sharer{}}
@@ -168,27 +158,10 @@ func (m *model) changed(key int) {
 	}
 }
 
-// estimate returns the learned cost of a key's next item.
-func (m *model) estimate(key int) int {
-	if mean, ok := m.means[key]; ok {
-		return int(max(1, mean>>16))
-	}
-	return m.pricing.prior
-}
-
 // reportCost is ReportCost.
 func (m *model) reportCost(key, item, cost int) {
 	m.rounds = nil
-	if m.pricing.settle {
-		m.turns.(paid).Settle(key, m.weight(key), cost-m.pricing.cost(item))
-		return
-	}
-	mean, ok := m.means[key]
-	if !ok {
-		mean = int64(m.pricing.prior) << 16
-	}
-	cost = min(cost, account.MaxQuanta*m.pricing.quantum)
-	m.means[key] = max(1, mean+(int64(cost)<<16-mean)>>3)
+	m.turns.(paid).Settle(key, m.weight(key), cost-m.pricing.cost(item))
 }
 
 func (m *model) pop() (key, item int, ok bool) {
@@ -260,7 +233,7 @@ func (m *model) position(item int) (n int, ok bool) {
 // last of these keys.
 func (m *model) heaviest() (keys map[int]bool, newest, oldest int) {
 	keys = map[int]bool{}
-	if m.pricing.oneTurn() || m.pricing.share {
+	if m.pricing.settle || m.pricing.share {
 		top := [2]int{}
 		for key, level := range m.levels {
 			if level[0] > 0 && (level[0] > top[0] || level[0] == top[0] && level[1] > top[1]) {

@@ -58,20 +58,12 @@ type Options[K comparable, V any] struct {
 	// has paid too much is served before others until it has that back; a key that has paid too
 	// little waits until its rounds have passed. A key without items loses such a credit.
 	//
-	// With SettleCosts or PriorCost a key has one turn ahead, and not one for each item: an item gets
+	// With SettleCosts a key has one turn ahead, and not one for each item: an item gets
 	// its turn when the item before it leaves, with the weight of the key's last push. So the
 	// heaviest key for EvictHeaviest and EvictOldest has the most items for its weight, rounded up.
 	// Position, Upcoming and Snapshot take some 0.2 microseconds for each item. A pop is O(1) for
 	// each 65,536 rounds that keys owe.
 	SettleCosts bool
-
-	// PriorCost replaces Cost where an item's cost is unknown before it is done: the queue learns
-	// costs from [FairQueue.ReportCost]. It charges an item, when it gets its turn, the moving mean
-	// of the costs of its key, in which each new cost counts an eighth. PriorCost, 1 to 65,536
-	// quanta, is the cost for a new key. 0 means that costs are not learned. The queue remembers the
-	// means of some 16,384 keys without items (more if more than a quarter as many have items), until
-	// Drain.
-	PriorCost int64
 
 	// ShareTime makes the keys share the working time of the consumers, instead of rounds. The next
 	// item is the oldest one of the key with the fewest items in hand for its weight, in whole
@@ -213,12 +205,12 @@ func (o *Options[K, V]) complete() error {
 			"nothing is ever evicted",
 			o.WhenFull)
 	}
-	hasCosts := o.Cost != nil || o.SettleCosts || o.Quantum != 0 || o.PriorCost != 0
+	hasCosts := o.Cost != nil || o.SettleCosts || o.Quantum != 0
 	if o.ShareTime && (hasCosts || o.Newcomers != NextRound) {
 		return errors.New("fairq: Options.ShareTime is true, so there are no costs and no rounds: " +
-			"Cost must be nil, SettleCosts false, Quantum and PriorCost 0, and Newcomers NextRound")
+			"Cost must be nil, SettleCosts false, Quantum 0, and Newcomers NextRound")
 	}
-	return validateCosts("Options", o.Cost != nil, o.SettleCosts, o.Quantum, o.PriorCost)
+	return validateCosts("Options", o.Cost != nil, o.SettleCosts, o.Quantum)
 }
 
 // weigh asks for the weight of the key.

@@ -163,8 +163,5 @@ func (q *Queue[K, V]) foresee(slot uint32, k *forecast) bool {
 	k.len--
 	k.item = q.itemAfter(k.item)
 	k.cost = q.turnCosts.at(k.item).cost
-	if q.costs.prior > 0 {
-		k.cost = q.costs.estimate(c)
-	}
 	return true
 }

@@ -36,13 +36,9 @@ type Queue[K comparable, V any] struct {
 	Quantum int64
 
 	// SettleCosts makes Cost the declared cost of an item, and [Queue.ReportCost] reports the true
-	// one: see [Options].SettleCosts.
+	// one: see [Options].SettleCosts. A change of Cost, Quantum or SettleCosts takes effect when the
+	// queue is empty.
 	SettleCosts bool
-
-	// PriorCost, 1 to 65,536 quanta, replaces Cost if the queue learns costs from
-	// [Queue.ReportCost]: it is the cost of an item of a new key. See [Options].PriorCost. A change
-	// of PriorCost, Cost, Quantum or SettleCosts takes effect when the queue is empty.
-	PriorCost int64
 
 	// Every item has a node, and a node is on two lists. The list of its key has the items of the
 	// key, oldest first. The ring of its round has turns: each node there is a turn of its key. A
@@ -109,7 +105,6 @@ type usage struct {
 	round       uint64
 	used        uint32
 	turnsBefore uint16 // used of the round before; 0 if unknown. Not used with costs
-	passed      bool   // forgetIdle has passed the key since it became idle
 }
 
 // keyRef is the place of a key in the table, the zero value if it has none. It is valid until an
@@ -156,7 +151,7 @@ type Ticket struct {
 // and of ShareTime count from the epoch.
 func (q *Queue[K, V]) configure(o *Options[K, V], epoch time.Time) {
 	q.Newcomers = o.Newcomers
-	q.Cost, q.Quantum, q.PriorCost, q.SettleCosts = o.Cost, o.Quantum, o.PriorCost, o.SettleCosts
+	q.Cost, q.Quantum, q.SettleCosts = o.Cost, o.Quantum, o.SettleCosts
 	if o.TrackWait {
 		q.waitTimes = new(waitTimes)
 	}
@@ -173,7 +168,7 @@ func (q *Queue[K, V]) takeAll() (all Queue[K, V]) {
 	all = *q
 	*q = Queue[K, V]{
 		Newcomers: all.Newcomers, Weight: all.Weight, Cost: all.Cost, Quantum: all.Quantum,
-		PriorCost: all.PriorCost, SettleCosts: all.SettleCosts, issued: all.issued, shares: all.shares,
+		SettleCosts: all.SettleCosts, issued: all.issued, shares: all.shares,
 	}
 	q.beginCosts()
 	q.costs.served = all.costs.served
@@ -195,7 +190,7 @@ func (q *Queue[K, V]) takeAll() (all Queue[K, V]) {
 // Push queues an item of the given key. It panics if the queue holds MaxLen items.
 func (q *Queue[K, V]) Push(key K, value V) {
 	k := hashed(key)
-	if q.Weight != nil || q.hasCosts() || q.costs.areOn() || q.len >= MaxLen {
+	if q.Weight != nil || q.Cost != nil || q.costs.areOn() || q.len >= MaxLen {
 		q.checkPush(&k, value)
 	}
 	q.pushTo(q.find(&k), &k, value)
@@ -417,7 +412,7 @@ func (q *Queue[K, V]) pop() (value V) {
 	} else if s.len == 0 {
 		q.deactivate(s, slot)
 	}
-	if q.len == 0 || q.hasManyIdle(maxIdle) { // usually without a call
+	if q.len == 0 || q.hasManyIdle() { // usually without a call
 		q.tidy()
 	}
 	return value

@@ -103,7 +103,7 @@ func (d *driver) step(op byte, arg, key int) {
 		k, v, ok := d.q.Pop()
 		mk, mv, mok := d.m.pop()
 		d.same(modelItem{mk, mv}, mok, modelItem{numberOf(k), v}, ok)
-		if ok && d.m.pricing.oneTurn() {
+		if ok && d.m.pricing.settle {
 			d.flight = append(d.flight, modelItem{mk, mv})
 		}
 		if at := arg % 4; op == 5 && at < len(d.flight) {

@@ -137,9 +137,6 @@ func (q *Queue[K, V]) remove(node uint32) V {
 	wasFirst := node == s.oldest
 	if wasFirst && s.len > 1 {
 		s.oldest = q.itemAfter(node)
-		if q.costs.areOn() {
-			q.estimateAgain(q.keys.costs.at(slot), s.oldest)
-		}
 	}
 	turn := s.lastTurn
 	hasAll := !q.costs.oneTurn || s.len == 1 // the key has as many turns as items
@@ -248,9 +245,7 @@ func (q *Queue[K, V]) moveUp(s *keyState[K], slot, node, turn uint32) {
 	}
 	// The key's next item gets its turn, in this round if the key has some of its share left. It need
 	// not wait for the next round, because it did not come only now.
-	k := q.keys.costs.at(slot)
-	q.estimateAgain(k, s.oldest)
-	s.set(s.account().Next(0, k.share))
+	s.set(s.account().Next(0, q.keys.costs.at(slot).share))
 	q.giveTurn(s, s.oldest, turnOf(s.round, q.rounds.current))
 }
 

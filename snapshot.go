@@ -67,7 +67,7 @@ type UpcomingItem[K comparable, V any] struct {
 
 // Upcoming returns the first n items, or all if there are fewer, in the order in which they will
 // leave if nothing else is pushed or removed. It is O(n) with the lock held: some 20 nanoseconds
-// for each item, and ten times that with SettleCosts or PriorCost.
+// for each item, and ten times that with SettleCosts.
 func (q *FairQueue[K, V]) Upcoming(n int) []UpcomingItem[K, V] {
 	if n <= 0 {
 		return nil

@@ -33,8 +33,8 @@ type Stats struct {
 	// PushWait does not count.
 	Refused uint64 `json:"refused"`
 
-	// CostQueued is the cost of all queued items, and CostServed that of all items in Popped; learned
-	// costs count as estimated. They are 0 without costs.
+	// CostQueued is the cost of all queued items, and CostServed that of all items in Popped. They
+	// are 0 without costs.
 	CostQueued uint64 `json:"cost_queued"`
 	CostServed uint64 `json:"cost_served"`
 

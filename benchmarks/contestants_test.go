@@ -29,22 +29,21 @@ type item struct {
 // been handled.
 type contestant struct {
 	name      string
-	bounded   bool // start heeds capacity, and submit waits when that many items are queued
 	unlimited bool // a capacity of 0 means no limit
 	start     func(workers, capacity int, handle func(item)) (submit func(item), stop func())
 }
 
 // contestants are in the order of the tables. The others are divided by the first one.
 var contestants = []contestant{
-	{"channel", true, false, startChannel},
-	{"fairq.FairQueue", true, true, startFairQueue},
-	{"fairq pool.NewWorkers", true, true, startNewWorkers},
-	{"fairq pool.Func", true, true, startFunc},
-	{"pond", true, true, startPond},
-	{"koykov", true, false, startKoykov},
-	{"ants", false, false, startAnts},
-	{"workerpool", false, true, startWorkerpool},
-	{"conc", false, false, startConc},
+	{"channel", false, startChannel},
+	{"fairq.FairQueue", true, startFairQueue},
+	{"fairq pool.NewWorkers", true, startNewWorkers},
+	{"fairq pool.Func", true, startFunc},
+	{"pond", true, startPond},
+	{"koykov", false, startKoykov},
+	{"ants", false, startAnts},
+	{"workerpool", true, startWorkerpool},
+	{"conc", false, startConc},
 }
 
 func startChannel(workers, capacity int, handle func(item)) (submit func(item), stop func()) {

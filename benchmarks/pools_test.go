@@ -2,12 +2,9 @@ package benchmarks_test
 
 import (
 	"fmt"
-	"runtime"
-	"runtime/metrics"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -167,75 +164,4 @@ func BenchmarkWake(b *testing.B) {
 			}
 		})
 	}
-}
-
-// BenchmarkIdleMemory reports the heap of a pool that has room for 1,000,000 items and was never
-// used.
-func BenchmarkIdleMemory(b *testing.B) {
-	for _, c := range contestants {
-		if !c.bounded {
-			continue
-		}
-		b.Run(c.name, func(b *testing.B) {
-			var taken, n float64
-			for b.Loop() {
-				before := heap()
-				_, stop := c.start(workers, 1_000_000, func(item) {})
-				taken += heap() - before
-				n++
-				stop()
-			}
-			b.ReportMetric(taken/n, "B/pool")
-			b.ReportMetric(0, "ns/op")
-		})
-	}
-}
-
-// BenchmarkHighWater reports the largest heap, dead objects included, while 16 producers submitted
-// 1,000,000 items of 1,000 keys.
-func BenchmarkHighWater(b *testing.B) {
-	const n = 1_000_000
-	for _, c := range contestants {
-		b.Run(c.name, func(b *testing.B) {
-			var most, runs float64
-			for b.Loop() {
-				before, done := heap(), make(chan struct{})
-				highest := make(chan float64)
-				go func() {
-					sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
-					tick := time.NewTicker(time.Millisecond)
-					defer tick.Stop()
-					for top := before; ; {
-						metrics.Read(sample)
-						top = max(top, float64(sample[0].Value.Uint64()))
-						select {
-						case <-done:
-							highest <- top - before
-							return
-						case <-tick.C:
-						}
-					}
-				}()
-				var s sum
-				submit, stop := c.start(workers, capacity, s.add)
-				produce(n, 16, keys(1000), submit)
-				stop()
-				close(done)
-				most += <-highest
-				runs++
-				require.Equal(b, int64(n)*(n-1)/2, s.total())
-			}
-			b.ReportMetric(most/runs, "B/high-water")
-			b.ReportMetric(b.Elapsed().Seconds()*1e9/runs/n, "ns/item")
-			b.ReportMetric(0, "ns/op")
-		})
-	}
-}
-
-func heap() float64 {
-	runtime.GC()
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return float64(m.HeapAlloc)
 }

@@ -36,8 +36,9 @@ func TestCostUnit(t *testing.T) {
 			}
 		},
 		"NewWorkers": func(t *testing.T, h handler, unit time.Duration) func(string) {
-			q := fairq.New(func(key string) string { return key },
-				&fairq.Options[string, string]{Quantum: 1, PriorCost: 10})
+			q := fairq.New(func(key string) string { return key }, &fairq.Options[string, string]{
+				Cost: func(string) int64 { return 10 }, Quantum: 1, SettleCosts: true,
+			})
 			w := pool.NewWorkers(q, func(_ context.Context, key string) error { return h(key) },
 				&pool.Options[string]{Workers: 2, CostUnit: unit, Logger: quiet})
 			cleanUp(t, w.Shutdown)

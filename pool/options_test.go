@@ -200,8 +200,8 @@ func TestMisuse(t *testing.T) {
 			func() { pool.NewWorkers(items, handle, &o) })
 	}
 	require.PanicsWithError(t,
-		"pool: invalid: Options.CostUnit is 1s; the FairQueue must have a PriorCost, "+
-			"or SettleCosts, for that",
+		"pool: invalid: Options.CostUnit is 1s; the FairQueue must have SettleCosts "+
+			"for that",
 		func() { pool.NewWorkers(items, handle, &pool.Options[int]{CostUnit: time.Second}) })
 	p := openFunc(t, nothing, pool.Options[int]{})
 	for _, c := range [][2]int{{-1, 2}, {3, 2}, {0, pool.MaxWorkers + 1}} {

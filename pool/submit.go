@@ -17,6 +17,7 @@ type PutOptions struct {
 	Priority    int           // less is more urgent; 0 means the queue's default, negative means 0
 	Cost        int64         // how much work it is, see Quantum of [task.Options]; 0 means 1
 	Delay       time.Duration // until it is ready; 0 means Options.Delay, negative means none
+	MaxDelay    time.Duration // with Replace, the longest that Puts can delay it
 	TTL         time.Duration // time to live; 0 means the queue's default, negative none
 	Deadline    time.Time     // when it expires; zero means Options.DeadlineAfter, or none if TTL < 0
 	TTR         time.Duration // how long a lease lasts, see Task.Touch; 0 means the queue's default
@@ -36,9 +37,10 @@ type PutOptions struct {
 // Task returns the options for a task queue, without the options for pools.
 func (o PutOptions) Task() task.PutOptions {
 	return task.PutOptions{
-		Priority: o.Priority, Cost: o.Cost, Delay: o.Delay, TTL: o.TTL, Deadline: o.Deadline, TTR: o.TTR,
-		MaxAttempts: o.MaxAttempts, Kind: o.Kind, UniqueKey: o.UniqueKey, Replace: o.Replace,
-		Group: o.Group, Role: o.Role, Metadata: o.Metadata,
+		Priority: o.Priority, Cost: o.Cost, Delay: o.Delay, MaxDelay: o.MaxDelay, TTL: o.TTL,
+		Deadline: o.Deadline, TTR: o.TTR, MaxAttempts: o.MaxAttempts, Kind: o.Kind,
+		UniqueKey: o.UniqueKey, Replace: o.Replace, Group: o.Group, Role: o.Role,
+		Metadata: o.Metadata,
 	}
 }
 

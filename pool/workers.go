@@ -42,8 +42,8 @@ func NewWorkers[K comparable, V any](queue *fairq.FairQueue[K, V], handler Handl
 		panic(err)
 	}
 	if o.CostUnit > 0 && !queue.TakesCosts() {
-		panic(invalid("Options.CostUnit is %v; the FairQueue must have a PriorCost, "+
-			"or SettleCosts, for that", o.CostUnit))
+		panic(invalid("Options.CostUnit is %v; the FairQueue must have SettleCosts for that",
+			o.CostUnit))
 	}
 	p := &Pool[V]{
 		handler: func(ctx context.Context, t *task.Task[V]) error { return handler(ctx, t.Payload) },

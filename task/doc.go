@@ -29,9 +29,11 @@
 //     Snooze, Fail and Repeat, with a delay or without, and for every lost lease, because no store
 //     knows whether its task was tried. A task that is handed back untried (by Return, ReleaseAll
 //     or Close) keeps its turn, and is first; if it comes back untried twice in a row, it takes a
-//     new turn. With Options.KeepPlace a task returns to its place in its key, and an untried one
-//     keeps its turn only if no ready task of the key has an earlier place. A task that HoldKey
-//     hands back keeps its place, and, if it has not failed, its turn like an untried one.
+//     new turn. (After TakeID it has no turn to keep, but that counts. A new turn by Change or
+//     Replace may be kept again.) With Options.KeepPlace a task returns to its place among the
+//     tasks of its key and priority, and an untried one keeps its turn only if none of these is
+//     ready with an earlier place when it is handed back. A task that HoldKey hands back keeps its
+//     place, and, if it has not failed, its turn like an untried one.
 //   - A key that is at its limit (Options.MaxInFlightPerKey), is paused, or waits (HoldKey,
 //     Options.KeyRate), is passed over, at no cost for the others. As soon as it can be served it
 //     is first, if it has missed a turn; it never gets back more than one, or with a weight more

@@ -312,7 +312,10 @@ func (q *Queue[V]) Pause(ctx context.Context) error { return q.pause(ctx, nil, t
 // Resume undoes Pause.
 func (q *Queue[V]) Resume(ctx context.Context) error { return q.pause(ctx, nil, false) }
 
-// PauseKey is Pause for the tasks of one key, which need not have any.
+// PauseKey is Pause for the tasks of one key, which need not have any. In a database PauseKey,
+// ResumeKey and HoldKey lock the queue and write a task for each priority in which the key has
+// some: with 99 priorities SQLite takes 31 to 44 times as long as with one, and Postgres 7 to 19
+// times, which is 30 ms.
 func (q *Queue[V]) PauseKey(ctx context.Context, key string) error {
 	return q.pause(ctx, &key, true)
 }
@@ -320,7 +323,7 @@ func (q *Queue[V]) PauseKey(ctx context.Context, key string) error {
 // HoldKey makes a key wait for d, which must be more than 0: none of its tasks is taken until
 // then. The wait costs other keys nothing, outlasts this process, and ends by itself, with the
 // next turn for the key if it has missed one or more. A longer wait of the key stays. The key need
-// not have tasks. Leases stay; see also [Task.HoldKey].
+// not have tasks. Leases stay; see also [Task.HoldKey]. PauseKey says what it costs.
 func (q *Queue[V]) HoldKey(ctx context.Context, key string, d time.Duration) error {
 	if err := q.notifier.over(); err != nil {
 		return err
@@ -382,6 +385,7 @@ func (q *Queue[V]) LimitedKeys(ctx context.Context, from string, n int) ([]Limit
 }
 
 // ResumeKey undoes PauseKey and HoldKey. The key has the next turn if it has missed one or more.
+// PauseKey says what it costs.
 func (q *Queue[V]) ResumeKey(ctx context.Context, key string) error {
 	return q.pause(ctx, &key, false)
 }

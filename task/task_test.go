@@ -87,7 +87,7 @@ func TestTaskUsedAgain(t *testing.T) {
 // Each option counts as set when it is set.
 func TestOptionsAreSeen(t *testing.T) {
 	all := reflect.ValueOf(PutOptions{
-		Priority: 1, Cost: 1, Delay: 1, TTL: 1, Deadline: time.Unix(1, 0), TTR: 1,
+		Priority: 1, Cost: 1, Delay: 1, MaxDelay: 1, TTL: 1, Deadline: time.Unix(1, 0), TTR: 1,
 		MaxAttempts: 1, Kind: "k", UniqueKey: "u", Replace: true, Group: "g",
 		Role: AtEnd, Metadata: map[string]string{"a": "b"},
 	})

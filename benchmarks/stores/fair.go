@@ -9,15 +9,18 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
+
+	"golang.org/x/exp/stats"
+
+	"github.com/fairq/fairq/benchmarks/internal/figures"
 )
 
 // load is the load of -fair: a tenant with a backlog, and many that put one task now and then.
 type load struct {
-	heavy   int // tasks that the big tenant puts first, and keeps in the queue
-	light   int // small tenants
-	rate    float64
+	heavy   int     // tasks that the big tenant puts first, and keeps in the queue
+	light   int     // small tenants
+	rate    float64 // tasks a second that these put, all together
 	workers int
 	service time.Duration // how long a task takes
 }
@@ -25,92 +28,83 @@ type load struct {
 // refill is how many tasks the big tenant puts at a time when some of its tasks are done.
 const refill = 100
 
-// waits has the measurements of a round.
-type waits struct {
-	light     []time.Duration // from the call of put to the begin of the task, sorted
-	unbegun   int             // of these, tasks that never began
-	perSecond float64         // tasks begun, with those of the big tenant
-}
-
-// run is a round of one contestant.
+// fairRun is a round of one contestant. The payload of the big tenant's tasks is 0, and that of
+// small tenants' tasks are their numbers from 1.
 type fairRun struct {
-	o     *options
-	queue queue
-	key   func(tenant string) string
-	// by number of the small tenants' task: nanoseconds since start, 0 if not yet
-	put, begun  []atomic.Int64
-	start       time.Time
-	heavyBegun  atomic.Int64
-	lightBegun  atomic.Int64
-	first, last atomic.Int64 // when the first and the last task was begun
+	*entrant
+	o *options
+
+	mu          sync.Mutex        // protects what follows
+	unbegun     map[int]time.Time // the small tenants' tasks by number, and when put was called
+	waits       []float64         // milliseconds from the call of put to the begin of the task
+	begun       int               // tasks, with those of the big tenant
+	first, last time.Time         // when these began
+	failed      []error           // of puts; most are nil
 }
 
-// fairness measures how long the small tenants' tasks wait, with the same load for all.
-func fairness(ctx context.Context, o *options, e *entrant) (*waits, error) {
+// fairness measures how long the small tenants' tasks wait, with the same load for all. Tasks that
+// have not begun after a long time count with the time that they have waited.
+func fairness(ctx context.Context, o *options, e *entrant) (*fairRun, error) {
 	if err := e.queue.clear(ctx); err != nil {
 		return nil, err
 	}
-	r := &fairRun{o: o, queue: e.queue, key: func(tenant string) string {
-		if e.oneKey {
-			return ""
-		}
-		return tenant
-	}}
-	if err := e.queue.fill(ctx, o.load.heavy,
-		func(int) string { return r.key("heavy") }); err != nil {
+	r := &fairRun{entrant: e, o: o, unbegun: map[int]time.Time{}}
+	heavyTask := item{e.key("heavy"), payload(0)}
+	if err := e.fill(ctx, o.load.heavy, func(int) item { return heavyTask }); err != nil {
 		return nil, err
 	}
-	due := arrivals(o)
-	r.put, r.begun = make([]atomic.Int64, len(due)+1), make([]atomic.Int64, len(due)+1)
-	r.start = time.Now()
 	stop, err := e.queue.work(ctx, o.load.workers, worker{begin: r.begin, done: func() {}})
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var heavyErr error
-	var heavy sync.WaitGroup
-	heavy.Go(func() { heavyErr = r.keepBacklog(ctx) })
-	err = r.putLight(ctx, due)
-	r.await(ctx, len(due), 3*o.time)
-	w := r.result(len(due))
+	heavy := make(chan error, 1)
+	go func() { heavy <- r.keepBacklog(ctx, slices.Repeat([]item{heavyTask}, refill)) }()
+	err = r.putLight(ctx)
+	for end := time.Now().Add(3 * o.time); r.left() > 0 && time.Now().Before(end); {
+		_ = await(ctx, 10*time.Millisecond)
+	}
 	cancel()
-	heavy.Wait()
-	return w, errors.Join(err, heavyErr, stop())
+	err = errors.Join(err, <-heavy, stop())
+	for _, put := range r.unbegun {
+		r.waits = append(r.waits, milliseconds(put))
+	}
+	return r, err
 }
 
-// arrivals are the times at which small tenants put a task, the same in each run.
-func arrivals(o *options) (all []time.Duration) {
-	random := rand.New(rand.NewPCG(1, 2))
-	for at := 0.0; ; {
-		at += random.ExpFloat64() / o.load.rate
-		if at > o.time.Seconds() {
-			return all
-		}
-		all = append(all, time.Duration(at*float64(time.Second)))
-	}
+func milliseconds(since time.Time) float64 { return time.Since(since).Seconds() * 1000 }
+
+func (r *fairRun) left() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.unbegun)
 }
 
 // begin records that a worker begins a task.
 func (r *fairRun) begin(payload string) {
-	now := int64(time.Since(r.start))
-	r.first.CompareAndSwap(0, now)
-	r.last.Store(now)
-	if n := number(payload); n == fillNumber {
-		r.heavyBegun.Add(1)
-	} else if r.begun[n].CompareAndSwap(0, now) {
-		r.lightBegun.Add(1)
+	r.mu.Lock()
+	if r.last = time.Now(); r.begun == 0 {
+		r.first = r.last
 	}
+	r.begun++
+	n := number(payload)
+	if put, ok := r.unbegun[n]; ok {
+		r.waits = append(r.waits, milliseconds(put))
+		delete(r.unbegun, n)
+	}
+	r.mu.Unlock()
 	time.Sleep(r.o.load.service)
 }
 
 // keepBacklog puts tasks of the big tenant whenever some are done.
-func (r *fairRun) keepBacklog(ctx context.Context) error {
-	batch := slices.Repeat([]item{{r.key("heavy"), payload(fillNumber)}}, refill)
+func (r *fairRun) keepBacklog(ctx context.Context, batch []item) error {
 	for put := r.o.load.heavy; ctx.Err() == nil; {
-		if int64(put)-r.heavyBegun.Load() > int64(r.o.load.heavy-refill) {
-			_ = await(ctx, nil, 2*time.Millisecond)
+		r.mu.Lock()
+		done := r.begun - len(r.waits)
+		r.mu.Unlock()
+		if put-done > r.o.load.heavy-refill {
+			_ = await(ctx, 2*time.Millisecond)
 			continue
 		}
 		if err := r.queue.putBatch(context.WithoutCancel(ctx), batch); err != nil {
@@ -122,111 +116,75 @@ func (r *fairRun) keepBacklog(ctx context.Context) error {
 }
 
 // putLight puts the small tenants' tasks when they are due, whether or not earlier puts have
-// returned.
-func (r *fairRun) putLight(ctx context.Context, due []time.Duration) error {
+// returned. They are due at the same random times in each run.
+func (r *fairRun) putLight(ctx context.Context) error {
 	var group sync.WaitGroup
-	failed := make(chan error, len(due))
-	tenants := rand.New(rand.NewPCG(3, 4))
-	begun := time.Now()
-	for i, at := range due {
-		if await(ctx, nil, at-time.Since(begun)) != nil {
+	random, start, due := rand.New(rand.NewPCG(1, 2)), time.Now(), 0.0
+	for n := 1; ; n++ {
+		due += random.ExpFloat64() / r.o.load.rate
+		if due > r.o.time.Seconds() ||
+			await(ctx, time.Duration(due*float64(time.Second))-time.Since(start)) != nil {
 			break
 		}
-		n, tenant := int64(i+1), "light-"+strconv.Itoa(tenants.IntN(r.o.load.light))
+		key := r.key("light-" + strconv.Itoa(random.IntN(r.o.load.light)))
 		group.Go(func() {
-			r.put[n].Store(int64(time.Since(r.start)))
-			if err := r.queue.put(context.WithoutCancel(ctx), item{r.key(tenant), payload(n)}); err != nil {
-				failed <- err
-			}
+			r.mu.Lock()
+			r.unbegun[n] = time.Now()
+			r.mu.Unlock()
+			err := r.queue.put(context.WithoutCancel(ctx), item{key, payload(n)})
+			r.mu.Lock()
+			r.failed = append(r.failed, err)
+			r.mu.Unlock()
 		})
 	}
 	group.Wait()
-	close(failed)
-	return errors.Join(<-failed, ctx.Err())
+	return errors.Join(append(r.failed, ctx.Err())...)
 }
 
-// await waits until n tasks of small tenants have begun, or the time is over.
-func (r *fairRun) await(ctx context.Context, n int, most time.Duration) {
-	for end := time.Now().Add(most); r.lightBegun.Load() < int64(n) && time.Now().Before(end); {
-		if await(ctx, nil, 10*time.Millisecond) != nil {
-			return
+// quantiles returns the median of the rounds' quantiles. It is a lower bound if one of these is
+// the wait of a task that has not begun.
+func quantiles(rounds []*fairRun, q float64) string {
+	var values []float64
+	prefix := ""
+	for _, r := range rounds {
+		if q*float64(len(r.waits)) >= float64(len(r.waits)-len(r.unbegun)) && len(r.unbegun) > 0 {
+			prefix = "more than "
 		}
+		values = append(values, stats.Quantiles(r.waits, q)...)
 	}
-}
-
-func (r *fairRun) result(n int) *waits {
-	w := &waits{}
-	now := int64(time.Since(r.start))
-	for i := 1; i <= n; i++ {
-		begun := r.begun[i].Load()
-		if begun == 0 {
-			begun = now
-			w.unbegun++
-		}
-		w.light = append(w.light, time.Duration(begun-r.put[i].Load()))
-	}
-	slices.Sort(w.light)
-	if took := time.Duration(r.last.Load() - r.first.Load()); took > 0 {
-		w.perSecond = float64(r.heavyBegun.Load()+r.lightBegun.Load()) / took.Seconds()
-	}
-	return w
-}
-
-// quantile returns milliseconds. It is a lower bound if known is false.
-func (w *waits) quantile(q float64) (ms float64, known bool) {
-	if len(w.light) == 0 {
-		return 0, false
-	}
-	i := int(q * float64(len(w.light)-1))
-	return float64(w.light[i]) / float64(time.Millisecond), i < len(w.light)-w.unbegun
+	return prefix + figures.Median(values)
 }
 
 // compareFairness prints how long the small tenants wait with each contestant.
 func compareFairness(ctx context.Context, o *options, running []*entrant, out,
 	progress io.Writer,
 ) error {
-	all := map[*entrant][]*waits{}
-	for round := range o.count {
+	all := map[*entrant][]*fairRun{}
+	line := func(w io.Writer, e *entrant, rounds []*fairRun) {
+		var speeds []float64
+		for _, r := range rounds {
+			speeds = append(speeds, float64(r.begun)/r.last.Sub(r.first).Seconds())
+		}
+		fmt.Fprintf(w, "| %s | %s | %s | %s |\n", e.title(), quantiles(rounds, 0.5),
+			quantiles(rounds, 0.99), figures.Median(speeds))
+	}
+	for range o.count {
 		for _, e := range running {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			w, err := fairness(ctx, o, e)
+			r, err := fairness(ctx, o, e)
 			if err != nil {
 				return fmt.Errorf("%s: %w", e.name, err)
 			}
-			all[e] = append(all[e], w)
-			fmt.Fprintf(progress, "%s round %d: %s: p50 %s ms, p99 %s ms, %s tasks/s\n",
-				time.Now().Format(time.TimeOnly), round+1, e.name,
-				quantiles(all[e][round:], 0.5), quantiles(all[e][round:], 0.99), number1(w.perSecond))
+			all[e] = append(all[e], r)
+			line(progress, e, []*fairRun{r})
 		}
 	}
 	fmt.Fprintf(out,
 		"\n### Small tenants' tasks beside a big tenant's backlog\n\n%d small tenants put %g tasks/s, "+
-			"and one keeps %s in the queue; %d workers, %v a task.\n\n",
-		o.load.light, o.load.rate, grouped(float64(o.load.heavy)), o.load.workers, o.load.service)
-	fmt.Fprint(out, "| | wait, p50, ms | wait, p99, ms | tasks/s |\n|---|---|---|---|\n")
+			"and one keeps %d in the queue; %d workers, %v a task.\n\n"+
+			"| | wait, p50, ms | wait, p99, ms | tasks/s |\n|---|---|---|---|\n",
+		o.load.light, o.load.rate, o.load.heavy, o.load.workers, o.load.service)
 	for _, e := range running {
-		var speeds []float64
-		for _, w := range all[e] {
-			speeds = append(speeds, w.perSecond)
-		}
-		fmt.Fprintf(out, "| %s | %s | %s | %s |\n", e.title(), quantiles(all[e], 0.5),
-			quantiles(all[e], 0.99), number1(median(speeds)))
+		line(out, e, all[e])
 	}
 	return nil
-}
-
-// quantiles returns the median of the rounds' quantiles.
-func quantiles(rounds []*waits, q float64) string {
-	var values []float64
-	prefix := ""
-	for _, w := range rounds {
-		ms, known := w.quantile(q)
-		if !known {
-			prefix = "more than "
-		}
-		values = append(values, ms)
-	}
-	return prefix + number1(median(values))
 }

@@ -54,18 +54,6 @@ func (q *goqiteQueue) putBatch(ctx context.Context, ts []item) error {
 	return tx.Commit()
 }
 
-func (q *goqiteQueue) fill(ctx context.Context, n int, key func(i int) string) error {
-	body, err := json.Marshal(item{key(0), payload(fillNumber)})
-	if err != nil {
-		return err
-	}
-	_, err = q.db.ExecContext(ctx, `
-		WITH RECURSIVE numbers(i) AS (
-			SELECT 1 WHERE ?1 > 0 UNION ALL SELECT i + 1 FROM numbers WHERE i < ?1)
-		INSERT INTO goqite (queue, body) SELECT 'bench', ?2 FROM numbers`, n, body)
-	return err
-}
-
 func (q *goqiteQueue) clear(ctx context.Context) error {
 	_, err := q.db.ExecContext(ctx, "DELETE FROM goqite")
 	return err
@@ -80,7 +68,7 @@ func (q *goqiteQueue) take(ctx context.Context) (string, func(context.Context) e
 			return "", nil, err
 		}
 		if m == nil {
-			if err := await(ctx, nil, 10*time.Millisecond); err != nil {
+			if err := await(ctx, 10*time.Millisecond); err != nil {
 				return "", nil, err
 			}
 			continue

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 
 	"github.com/fairq/fairq/pool"
@@ -10,44 +11,28 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// ourQueue is a queue of package task in any task.Store.
+// ourQueue is a queue of package task.
 type ourQueue struct {
 	*task.Queue[string]
 	closeStore func() error
 }
 
-// ours returns the open function of a contestant for a store.
-func ours(open func(ctx context.Context, address string) (task.Store, func() error,
-	error),
-) func(context.Context, string) (queue, error) {
-	return func(ctx context.Context, address string) (queue, error) {
-		store, closeStore, err := open(ctx, address)
-		if err != nil {
-			return nil, err
-		}
-		q, err := task.Open[string](ctx, store, "bench", nil)
-		if err != nil {
-			_ = closeStore()
-			return nil, err
-		}
-		return &ourQueue{q, closeStore}, nil
-	}
-}
-
-func openOurSQLite(ctx context.Context, path string) (task.Store, func() error, error) {
+func openOurSQLite(ctx context.Context, path string) (queue, error) {
 	s, err := sqlite.Open(ctx, path, nil)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return s, s.Close, nil
+	q, err := task.Open[string](ctx, s, "bench", nil)
+	return &ourQueue{q, s.Close}, err
 }
 
-func openOurPostgres(ctx context.Context, url string) (task.Store, func() error, error) {
-	s, err := postgres.Open(ctx, url, nil)
+func openOurPostgres(ctx context.Context, url string) (queue, error) {
+	s, err := postgres.Open(ctx, url+connections, nil)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return s, s.Close, nil
+	q, err := task.Open[string](ctx, s, "bench", nil)
+	return &ourQueue{q, s.Close}, err
 }
 
 func (q *ourQueue) put(ctx context.Context, t item) error {
@@ -62,21 +47,6 @@ func (q *ourQueue) putBatch(ctx context.Context, ts []item) error {
 	}
 	_, err := q.PutBatch(ctx, batch)
 	return err
-}
-
-func (q *ourQueue) fill(ctx context.Context, n int, key func(i int) string) error {
-	const most = 10_000
-	p := payload(fillNumber)
-	for from := 0; from < n; from += most {
-		batch := make([]task.Entry[string], min(most, n-from))
-		for i := range batch {
-			batch[i] = task.Entry[string]{Key: key(from + i), Payload: p}
-		}
-		if _, err := q.PutBatch(ctx, batch); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (q *ourQueue) clear(ctx context.Context) error {
@@ -104,9 +74,5 @@ func (q *ourQueue) work(_ context.Context, workers int, w worker) (stop func() e
 }
 
 func (q *ourQueue) close() error {
-	err := q.Close(context.Background())
-	if e := q.closeStore(); err == nil {
-		err = e
-	}
-	return err
+	return errors.Join(q.Close(context.Background()), q.closeStore())
 }

@@ -2,10 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fairq/fairq/internal/pgtest"
 )
@@ -17,76 +18,51 @@ var serverSettings = []string{
 	"shared_buffers=512MB", "max_wal_size=4GB", "max_connections=200", "min_wal_size=1GB",
 }
 
-// server is a PostgreSQL server of our own.
-type server struct{ *pgtest.Server }
+// connections limits those of a contestant.
+const connections = " pool_max_conns=20"
 
-// makeWAL lets the server make files of its log ahead, like a server that has run for some time.
-// Filling a new file with zeros stops all commits, for hundreds of milliseconds if the disk is
-// busy.
-func (s server) makeWAL(ctx context.Context) error {
-	conn, err := pgx.Connect(ctx, s.URL("postgres"))
-	if err != nil {
-		return err
-	}
-	defer func() { _ = conn.Close(ctx) }()
-	for range 40 {
-		if _, err := conn.Exec(ctx,
-			"SELECT pg_logical_emit_message(false, '', ''), pg_switch_wal()"); err != nil {
-			return err
-		}
-	}
-	_, err = conn.Exec(ctx, "CHECKPOINT") // now all but the last one can be reused
-	return err
-}
-
-// database makes a database, and returns its URL.
-func (s server) database(ctx context.Context, name string) (dsn string, err error) {
-	conn, err := pgx.Connect(ctx, s.URL("postgres"))
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = conn.Close(ctx) }()
-	if _, err := conn.Exec(ctx, "CREATE DATABASE "+pgx.Identifier{name}.Sanitize()); err != nil {
-		return "", err
-	}
-	return s.URL(name) + " pool_max_conns=20", nil
-}
-
-// version returns the version of the server.
-func (s server) version(ctx context.Context) (version string, err error) {
-	conn, err := pgx.Connect(ctx, s.URL("postgres"))
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = conn.Close(ctx) }()
-	err = conn.QueryRow(ctx, "SHOW server_version").Scan(&version)
-	version, _, _ = strings.Cut(version, " ")
-	return version, err
-}
-
-func openPool(ctx context.Context, dsn string) (*pgxpool.Pool, error) {
-	pool, err := pgxpool.New(ctx, dsn)
+// startPostgres starts a PostgreSQL server of our own. It makes files of its log ahead if the load
+// is that of -fair, like a server that has run for some time: filling a new file with zeros stops
+// all commits, for hundreds of milliseconds if the disk is busy.
+func startPostgres(ctx context.Context, fair bool) (*server, error) {
+	p, err := pgtest.New(serverSettings...)
 	if err != nil {
 		return nil, err
 	}
-	if err := pool.Ping(ctx); err != nil {
-		pool.Close()
-		return nil, err
+	var ahead []string
+	if fair {
+		ahead = slices.Repeat(
+			[]string{"SELECT pg_logical_emit_message(false, '', ''), pg_switch_wal()"}, 40)
+		ahead = append(ahead, "CHECKPOINT") // now all but the last one can be reused
 	}
-	return pool, nil
+	version, err := execute(ctx, p.URL("postgres"), ahead...)
+	return &server{
+		version: "PostgreSQL " + version,
+		create: func(ctx context.Context, name string) (string, error) {
+			_, err := execute(ctx, p.URL("postgres"), "CREATE DATABASE "+name)
+			return p.URL(name), err
+		},
+		// the vacuum and the checkpoint that would come soon
+		settle: func(ctx context.Context, dsn string) error {
+			_, err := execute(ctx, dsn, "VACUUM ANALYZE", "CHECKPOINT")
+			return err
+		},
+		stop: p.Remove,
+	}, err
 }
 
-// settlePostgres runs the vacuum and the checkpoint that would come soon.
-func settlePostgres(ctx context.Context, dsn string) error {
-	pool, err := openPool(ctx, dsn)
+// execute runs statements, each in a transaction of its own, and returns the server's version.
+func execute(ctx context.Context, dsn string, statements ...string) (version string, err error) {
+	conn, err := pgx.Connect(ctx, dsn)
 	if err != nil {
-		return err
+		return "", err
 	}
-	defer pool.Close()
-	for _, command := range []string{"VACUUM ANALYZE", "CHECKPOINT"} {
-		if _, err := pool.Exec(ctx, command); err != nil {
-			return err
+	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
+	for _, s := range statements {
+		if _, err := conn.Exec(ctx, s); err != nil {
+			return "", err
 		}
 	}
-	return nil
+	version, _, _ = strings.Cut(conn.PgConn().ParameterStatus("server_version"), " ")
+	return version, nil
 }

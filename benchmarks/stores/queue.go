@@ -16,14 +16,10 @@ type queue interface {
 	put(ctx context.Context, t item) error
 	putBatch(ctx context.Context, ts []item) error // in one transaction
 
-	// fill puts n tasks in the fastest way, each with the payload of fillNumber. key returns the
-	// key of the i-th.
-	fill(ctx context.Context, n int, key func(i int) string) error
-
 	// clear deletes all tasks, while no worker runs.
 	clear(ctx context.Context) error
 
-	// work starts workers. stop waits for their tasks.
+	// work starts the contestant's workers. stop waits for their tasks.
 	work(ctx context.Context, workers int, w worker) (stop func() error, err error)
 
 	close() error
@@ -47,15 +43,12 @@ type item struct {
 	Payload string `json:"payload"`
 }
 
-// fillNumber is the number in the payloads of fill.
-const fillNumber = 0
-
 // payload returns a payload of 100 bytes with a number in it.
-func payload(number int64) string { return fmt.Sprintf("%-100d", number) }
+func payload(number int) string { return fmt.Sprintf("%-100d", number) }
 
 // number returns the number in a payload.
-func number(payload string) int64 {
-	n, err := strconv.ParseInt(strings.TrimSpace(payload), 10, 64)
+func number(payload string) int {
+	n, err := strconv.Atoi(strings.TrimSpace(payload))
 	if err != nil {
 		panic(err) // the payload differs from the one put
 	}
@@ -68,8 +61,8 @@ func workByTaking(ctx context.Context, q taker, workers int,
 ) (stop func() error, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var group sync.WaitGroup
-	failed := make(chan error, workers)
-	for range workers {
+	failed := make([]error, workers)
+	for i := range workers {
 		group.Go(func() {
 			for ctx.Err() == nil {
 				payload, ack, err := q.take(ctx)
@@ -79,7 +72,7 @@ func workByTaking(ctx context.Context, q taker, workers int,
 				}
 				if err != nil {
 					if ctx.Err() == nil {
-						failed <- err
+						failed[i] = err
 					}
 					return
 				}
@@ -90,48 +83,14 @@ func workByTaking(ctx context.Context, q taker, workers int,
 	return func() error {
 		cancel()
 		group.Wait()
-		close(failed)
-		var all []error
-		for err := range failed {
-			all = append(all, err)
-		}
-		return errors.Join(all...)
+		return errors.Join(failed...)
 	}, nil
 }
 
-// bell wakes goroutines that wait for a task, for queues without notifications.
-type bell struct {
-	mu   sync.Mutex // protects rung
-	rung chan struct{}
-}
-
-// listen returns a channel that is closed at the next ring.
-func (b *bell) listen() <-chan struct{} {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.rung == nil {
-		b.rung = make(chan struct{})
-	}
-	return b.rung
-}
-
-func (b *bell) ring() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.rung != nil {
-		close(b.rung)
-		b.rung = nil
-	}
-}
-
-// await waits for a ring, or for a time.
-func await(ctx context.Context, rung <-chan struct{}, most time.Duration) error {
-	timer := time.NewTimer(most)
-	defer timer.Stop()
+// await waits for a time.
+func await(ctx context.Context, d time.Duration) error {
 	select {
-	case <-rung:
-		return nil
-	case <-timer.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

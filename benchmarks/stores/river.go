@@ -36,7 +36,7 @@ func (w *riverWorker) Work(_ context.Context, job *river.Job[riverArgs]) error {
 }
 
 func openRiver(ctx context.Context, dsn string) (queue, error) {
-	pool, err := openPool(ctx, dsn)
+	pool, err := pgxpool.New(ctx, dsn+connections)
 	if err != nil {
 		return nil, err
 	}
@@ -72,14 +72,6 @@ func (q *riverQueue) putBatch(ctx context.Context, ts []item) error {
 		params[i].Args = riverArgs(t)
 	}
 	_, err := q.client.InsertManyFast(ctx, params)
-	return err
-}
-
-func (q *riverQueue) fill(ctx context.Context, n int, key func(i int) string) error {
-	_, err := q.pool.Exec(ctx, `INSERT INTO river_job (args, kind, max_attempts)
-		SELECT jsonb_build_object('key', $2::text, 'payload', $3::text), 'bench', 25
-		FROM generate_series(1, $1::integer)`,
-		n, key(0), payload(fillNumber))
 	return err
 }
 

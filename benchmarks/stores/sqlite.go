@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"net/url"
+	"os"
+	"path/filepath"
 
 	_ "modernc.org/sqlite" // the driver of all
 )
@@ -24,15 +26,26 @@ func openSQLite(path string) (*sql.DB, error) {
 	return db, nil
 }
 
-// sqliteVersion returns the version of the library.
-func sqliteVersion() (version string, err error) {
+// startSQLite makes a folder for the files.
+func startSQLite(context.Context, bool) (*server, error) {
 	db, err := sql.Open("sqlite", ":memory:")
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	defer db.Close()
-	err = db.QueryRow("SELECT sqlite_version()").Scan(&version)
-	return version, err
+	var version string
+	if err := db.QueryRow("SELECT sqlite_version()").Scan(&version); err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "fairq-stores-")
+	return &server{
+		version: "SQLite " + version + " of modernc.org/sqlite " + moduleVersion("modernc.org/sqlite"),
+		create: func(_ context.Context, name string) (string, error) {
+			return filepath.Join(dir, name+".db"), nil
+		},
+		settle: settleSQLite,
+		stop:   func() { os.RemoveAll(dir) },
+	}, err
 }
 
 // settleSQLite moves the log into the database.

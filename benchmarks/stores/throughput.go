@@ -5,36 +5,62 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/exp/stats"
+
+	"github.com/fairq/fairq/benchmarks/internal/figures"
+)
+
+const (
+	keys      = 1_000
+	batchSize = 100
+
+	// fillSize is how many tasks are put at a time into a queue that is being filled.
+	fillSize = 10_000
 )
 
 // entrant is a contestant with an open queue.
 type entrant struct {
 	contestant
-	queue queue
-	keys  int
-	len   int // about how many tasks are in the queue
-
-	// settle makes the database do its delayed work now. It may be nil.
-	settle func(ctx context.Context) error
+	queue  queue
+	settle func() error // makes the database do its delayed work now
+	len    int          // about how many tasks are in the queue
 }
 
 // title is the name and the version.
 func (e *entrant) title() string {
-	if v := moduleVersion(e.module); v != "" {
-		return e.name + " " + v
-	}
-	return e.name
+	return strings.TrimSpace(e.name + " " + moduleVersion(e.module))
 }
 
-func (e *entrant) key(i int) string {
+func (e *entrant) key(tenant string) string {
 	if e.oneKey {
 		return ""
 	}
-	return "tenant-" + strconv.Itoa(i%e.keys)
+	return tenant
+}
+
+func (e *entrant) item(i int) item {
+	return item{e.key("tenant-" + strconv.Itoa(i%keys)), payload(i)}
+}
+
+// fill puts n tasks, which task returns.
+func (e *entrant) fill(ctx context.Context, n int, task func(i int) item) error {
+	var batch []item
+	for i := range n {
+		if batch = append(batch, task(i)); len(batch) == fillSize || i == n-1 {
+			if err := e.queue.putBatch(ctx, batch); err != nil {
+				return err
+			}
+			batch = batch[:0]
+		}
+	}
+	return nil
 }
 
 // prepare brings the queue to a length, or a little more.
@@ -45,123 +71,100 @@ func (e *entrant) prepare(ctx context.Context, n int) error {
 		}
 		e.len = 0
 	}
-	if e.len < n {
-		if err := e.queue.fill(ctx, n-e.len, e.key); err != nil {
-			return err
-		}
-		e.len = n
-		if e.settle != nil {
-			return e.settle(ctx)
-		}
+	if e.len >= n {
+		return nil
 	}
-	return nil
+	if err := e.fill(ctx, n-e.len, e.item); err != nil {
+		return err
+	}
+	e.len = n
+	return e.settle()
 }
 
 // trial is one measurement.
 type trial struct {
-	name    string
-	backlog int // needed besides the selected one
-	run     func(ctx context.Context, o *options, e *entrant, callers int) (done int,
-		took time.Duration, err error)
+	name  string
+	takes bool // it needs tasks besides the backlog
+	run   func(ctx context.Context, o *options, e *entrant, callers int) (int, time.Duration, error)
 }
 
-const batchSize = 100
+func put(ctx context.Context, o *options, e *entrant, callers int) (int, time.Duration, error) {
+	return call(o, callers, 1, func(i int) error { return e.queue.put(ctx, e.item(i)) })
+}
 
-// trials returns the measurements of a store.
-func trials(o *options) []trial {
-	puts := trial{
-		"puts/s", 0,
-		func(ctx context.Context, o *options, e *entrant, callers int) (int, time.Duration, error) {
-			return call(o, callers, 1,
-				func(i int) error { return e.queue.put(ctx, item{e.key(i), payload(int64(i))}) })
-		},
-	}
-	batches := trial{
-		fmt.Sprintf("puts/s, %d at once", batchSize), 0,
-		func(ctx context.Context, o *options, e *entrant, callers int) (int, time.Duration, error) {
-			return call(o, callers, batchSize, func(first int) error {
-				batch := make([]item, batchSize)
-				for i := range batch {
-					batch[i] = item{e.key(first + i), payload(int64(first + i))}
-				}
-				return e.queue.putBatch(ctx, batch)
-			})
-		},
-	}
-	if o.store == "sqlite" {
-		return []trial{puts, {"take+ack/s", o.tasks, takeAndAck}}
-	}
-	return []trial{puts, {"tasks worked/s", o.tasks, work}, batches}
+func putBatches(
+	ctx context.Context, o *options, e *entrant, callers int,
+) (int, time.Duration, error) {
+	return call(o, callers, batchSize, func(first int) error {
+		batch := make([]item, batchSize)
+		for i := range batch {
+			batch[i] = e.item(first + i)
+		}
+		return e.queue.putBatch(ctx, batch)
+	})
 }
 
 // call runs callers that call do, until all tasks are used up or time is over. do gets the first
-// of several tasks and their number.
+// of size tasks.
 func call(o *options, callers, size int,
 	do func(first int) error,
 ) (done int, took time.Duration, err error) {
 	var next, did atomic.Int64
 	var group sync.WaitGroup
-	failed := make(chan error, callers)
+	failed := make([]error, callers)
 	begun := time.Now()
-	for range callers {
+	for i := range callers {
 		group.Go(func() {
-			for time.Since(begun) < o.time {
+			for time.Since(begun) < o.time && failed[i] == nil {
 				first := int(next.Add(int64(size))) - size
 				if first >= o.tasks {
 					return
 				}
-				if err := do(first); err != nil {
-					failed <- err
-					return
+				if failed[i] = do(first); failed[i] == nil {
+					did.Add(int64(size))
 				}
-				did.Add(int64(size))
 			}
 		})
 	}
 	group.Wait()
-	took = time.Since(begun)
-	close(failed)
-	return int(did.Load()), took, <-failed
+	return int(did.Load()), time.Since(begun), errors.Join(failed...)
 }
 
-// takeAndAck is work with callers in place of workers, if the queue is a taker.
-func takeAndAck(ctx context.Context, o *options, e *entrant,
-	callers int,
-) (done int, took time.Duration, err error) {
-	if q, ok := e.queue.(taker); ok {
-		return measure(o, e.late,
-			func(w worker) (func() error, error) { return workByTaking(ctx, q, callers, w) })
-	}
-	return work(ctx, o, e, callers)
+// takeAndAck has callers in place of workers.
+func takeAndAck(
+	ctx context.Context, o *options, e *entrant, callers int,
+) (int, time.Duration, error) {
+	return measure(o, func(w worker) (func() error, error) {
+		return workByTaking(ctx, e.queue.(taker), callers, w)
+	})
 }
 
-func work(ctx context.Context, o *options, e *entrant,
-	workers int,
-) (done int, took time.Duration, err error) {
-	return measure(o, e.late,
-		func(w worker) (func() error, error) { return e.queue.work(ctx, workers, w) })
+func work(ctx context.Context, o *options, e *entrant, workers int) (int, time.Duration, error) {
+	return measure(o, func(w worker) (func() error, error) { return e.queue.work(ctx, workers, w) })
 }
 
-// startTimeout is how long a contestant may take to do its first task.
-const startTimeout = 2 * time.Minute
-
-// measure counts finished tasks from the begin of the first task, until the trial's tasks are done
-// or time is over. A contestant that reports late is measured up to its last report.
-func measure(o *options, late bool,
+// measure counts tasks from the begin of the first one to the end of the last one, until the
+// trial's tasks are done or time is over. The time begins when a task is done, after a minute at
+// most.
+func measure(o *options,
 	start func(w worker) (stop func() error, err error),
 ) (done int, took time.Duration, err error) {
 	var did, from, to atomic.Int64
 	epoch := time.Now()
-	begun, all := make(chan struct{}), make(chan struct{})
+	first, all := make(chan struct{}), make(chan struct{})
 	stop, err := start(worker{
 		begin: func(string) {
-			if from.Load() == 0 && from.CompareAndSwap(0, int64(time.Since(epoch))) {
-				close(begun)
+			if from.Load() == 0 {
+				from.CompareAndSwap(0, int64(time.Since(epoch)))
 			}
 		},
 		done: func() {
 			to.Store(int64(time.Since(epoch)))
-			if did.Add(1) == int64(o.tasks) {
+			n := did.Add(1)
+			if n == 1 {
+				close(first)
+			}
+			if n == int64(o.tasks) {
 				close(all)
 			}
 		},
@@ -169,39 +172,25 @@ func measure(o *options, late bool,
 	if err != nil {
 		return 0, 0, err
 	}
-	starting := time.NewTimer(startTimeout)
-	defer starting.Stop()
 	select {
-	case <-begun:
-	case <-starting.C:
-		_ = stop()
-		return 0, 0, errors.New("no task was begun for two minutes")
+	case <-first:
+	case <-time.After(time.Minute):
 	}
-	timer := time.NewTimer(o.time)
-	defer timer.Stop()
 	select {
 	case <-all:
-	case <-timer.C:
-		for did.Load() == 0 && time.Since(epoch) < startTimeout { // it is this slow
-			time.Sleep(time.Millisecond)
-		}
+	case <-time.After(o.time):
 	}
-	end := to.Load()
-	if !late && did.Load() < int64(o.tasks) {
-		end = int64(time.Since(epoch))
-	}
-	done, took = int(did.Load()), time.Duration(end-from.Load())
-	err = stop()
-	if done == 0 && err == nil {
-		err = errors.New("no task was done for two minutes")
+	done, took = int(did.Load()), time.Duration(to.Load()-from.Load())
+	if err = stop(); done == 0 && err == nil {
+		err = errors.New("no task was done")
 	}
 	return done, took, err
 }
 
 // compareThroughput does each trial with each contestant, one after the other, then all of it
 // again, and so on.
-func compareThroughput(ctx context.Context, o *options, running []*entrant, out,
-	progress io.Writer,
+func compareThroughput(
+	ctx context.Context, o *options, s *store, running []*entrant, out, progress io.Writer,
 ) error {
 	var tables []*table
 	defer func() {
@@ -209,39 +198,88 @@ func compareThroughput(ctx context.Context, o *options, running []*entrant, out,
 			t.print(out)
 		}
 	}()
-	list := trials(o)
-	for _, tr := range list {
-		tables = append(tables, newTable(tr.name, running))
+	for _, tr := range s.trials {
+		tables = append(tables, &table{tr, running, nil, map[cell][]float64{}})
 	}
 	for _, backlog := range o.backlogs {
 		for round := range o.count {
-			for _, callers := range o.callers {
-				row := fmt.Sprintf("backlog %s, %d at a time", grouped(float64(backlog)), callers)
-				for i, tr := range list {
+			for _, n := range s.callers {
+				row := fmt.Sprintf("backlog %d, %d at a time", backlog, n)
+				for _, t := range tables {
 					for _, e := range running {
-						if err := ctx.Err(); err != nil {
-							return err
+						if e.putsOnly && t.takes {
+							continue
 						}
-						if err := e.prepare(ctx, backlog+tr.backlog); err != nil {
-							return fmt.Errorf("%s, fill: %w", e.name, err)
-						}
-						done, took, err := tr.run(ctx, o, e, callers)
+						perSecond, err := t.do(ctx, o, e, backlog, n)
 						if err != nil {
-							return fmt.Errorf("%s, %s, %s: %w", e.name, tr.name, row, err)
+							return fmt.Errorf("%s, %s, %s: %w", e.name, t.name, row, err)
 						}
-						if tr.backlog == 0 {
-							e.len += done
-						} else {
-							e.len -= done
-						}
-						perSecond := float64(done) / took.Seconds()
-						tables[i].add(row, e.name, perSecond)
-						fmt.Fprintf(progress, "%s round %d: %s: %s: %s %s\n", time.Now().Format(time.TimeOnly),
-							round+1, row, e.name, number1(perSecond), tr.name)
+						t.add(row, e, perSecond)
+						fmt.Fprintf(progress, "round %d: %s: %s: %.0f %s\n", round+1, row, e.name,
+							perSecond, t.name)
 					}
 				}
 			}
 		}
 	}
 	return nil
+}
+
+// do returns how many tasks a second e has done.
+func (t trial) do(
+	ctx context.Context, o *options, e *entrant, backlog, callers int,
+) (float64, error) {
+	if t.takes {
+		backlog += o.tasks
+	}
+	if err := errors.Join(ctx.Err(), e.prepare(ctx, backlog)); err != nil {
+		return 0, err
+	}
+	done, took, err := t.run(ctx, o, e, callers)
+	if e.len += done; t.takes {
+		e.len -= 2 * done
+	}
+	return float64(done) / took.Seconds(), err
+}
+
+// table has a column for each contestant, and in each cell a value for each round.
+type table struct {
+	trial
+	columns []*entrant
+	rows    []string
+	cells   map[cell][]float64
+}
+
+type cell struct {
+	row    string
+	column *entrant
+}
+
+func (t *table) add(row string, column *entrant, value float64) {
+	if !slices.Contains(t.rows, row) {
+		t.rows = append(t.rows, row)
+	}
+	c := cell{row, column}
+	t.cells[c] = append(t.cells[c], value)
+}
+
+// print writes medians, and the ratio of the first column to the best other one. More is better.
+func (t *table) print(w io.Writer) {
+	fmt.Fprintf(w, "\n### %s\n\n| |", t.name)
+	for _, c := range t.columns {
+		fmt.Fprintf(w, " %s |", c.title())
+	}
+	fmt.Fprint(w, " ours : best other |\n|---|", strings.Repeat("---|", len(t.columns)), "---|\n")
+	for _, row := range t.rows {
+		fmt.Fprintf(w, "| %s |", row)
+		var best []float64
+		for i, c := range t.columns {
+			rounds := t.cells[cell{row, c}]
+			fmt.Fprintf(w, " %s |", figures.Median(rounds))
+			if i > 0 && rounds != nil && (best == nil || stats.Median(rounds) > stats.Median(best)) {
+				best = rounds
+			}
+		}
+		fmt.Fprintf(w, " %s |\n", figures.Ratio(t.cells[cell{row, t.columns[0]}], best))
+	}
 }

@@ -1,8 +1,7 @@
 // Command table runs the benchmarks of the module in the current folder, and prints medians as
 // tables in Markdown. The output of the benchmarks goes to standard error.
 //
-// All benchmarks are run once, then all of them again, and so on. A ratio is taken within one such
-// round, so that it does not matter if the machine is slower in another one.
+// All benchmarks are run once, then all of them again, and so on: a round each.
 package main
 
 import (
@@ -11,6 +10,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log"
 	"os"
 	"os/exec"
 	"regexp"
@@ -18,6 +18,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/fairq/fairq/benchmarks/internal/figures"
 )
 
 func main() {
@@ -25,49 +27,33 @@ func main() {
 	benchtime := flag.String("benchtime", "2s", "how long each, as for go test")
 	count := flag.Int("count", 6, "how many rounds")
 	flag.Parse()
-	if err := run(*bench, *benchtime, *count); err != nil {
-		fmt.Fprintln(os.Stderr, "table:", err)
-		os.Exit(1)
-	}
-}
-
-func run(bench, benchtime string, count int) error {
 	var t tables
-	for range count {
+	for range *count {
 		var out bytes.Buffer
-		cmd := exec.Command("go", "test", "-run", "^$", "-bench", bench, "-benchtime", benchtime,
+		cmd := exec.Command("go", "test", "-run", "^$", "-bench", *bench, "-benchtime", *benchtime,
 			"-timeout", "0", ".")
 		cmd.Stdout, cmd.Stderr = io.MultiWriter(&out, os.Stderr), os.Stderr
 		if err := cmd.Run(); err != nil {
-			return fmt.Errorf("go test: %w", err)
+			log.Fatal("go test: ", err)
 		}
-		if err := t.add(&out); err != nil {
-			return err
-		}
+		t.add(&out)
 	}
-	fmt.Printf("Medians of %d rounds of %s, %s, %d processors, %s/%s, %s.\n",
-		count, benchtime, t.cpu, runtime.GOMAXPROCS(0), runtime.GOOS, runtime.GOARCH, runtime.Version())
+	fmt.Printf("Medians of %d rounds of %s, %s, %d processors, %s/%s, %s.\n", *count, *benchtime,
+		t.cpu, runtime.GOMAXPROCS(0), runtime.GOOS, runtime.GOARCH, runtime.Version())
 	t.print(os.Stdout)
-	return nil
 }
 
-// tables has a table for each benchmark, with a row for each of its sub-benchmarks, in the order
-// in which they came.
+// tables has a table for each benchmark, in the order in which they came.
 type tables struct {
 	cpu string
 	all []*table
 }
 
+// table has a row for each sub-benchmark. The values are by row and unit, one for each round.
 type table struct {
-	name  string
-	units []string
-	rows  []*row
-}
-
-// row has the values of each unit, one for each round.
-type row struct {
-	name   string
-	values map[string][]float64
+	name        string
+	units, rows []string
+	values      map[[2]string][]float64
 }
 
 // line matches the line of a benchmark: its name, the number of processors if more than one, the
@@ -75,9 +61,8 @@ type row struct {
 var line = regexp.MustCompile(`^Benchmark(\S+)/(\S+?)(?:-\d+)?\s+\d+\s+(.*)$`)
 
 // add reads what a round printed.
-func (t *tables) add(round io.Reader) error {
-	lines := bufio.NewScanner(round)
-	for lines.Scan() {
+func (t *tables) add(round io.Reader) {
+	for lines := bufio.NewScanner(round); lines.Scan(); {
 		if cpu, ok := strings.CutPrefix(lines.Text(), "cpu: "); ok {
 			t.cpu = cpu
 		}
@@ -85,32 +70,28 @@ func (t *tables) add(round io.Reader) error {
 		if m == nil {
 			continue
 		}
-		tab := find(&t.all, func(x *table) bool { return x.name == m[1] }, &table{name: m[1]})
-		r := find(&tab.rows, func(x *row) bool { return x.name == m[2] },
-			&row{name: m[2], values: map[string][]float64{}})
-		measured := strings.Fields(m[3])
+		i := slices.IndexFunc(t.all, func(x *table) bool { return x.name == m[1] })
+		if i < 0 {
+			i = len(t.all)
+			t.all = append(t.all, &table{name: m[1], values: map[[2]string][]float64{}})
+		}
+		x, measured := t.all[i], strings.Fields(m[3])
+		x.rows = with(x.rows, m[2])
 		for i := 0; i+1 < len(measured); i += 2 {
-			v, err := strconv.ParseFloat(measured[i], 64)
-			if err != nil {
-				return fmt.Errorf("%q: %w", lines.Text(), err)
-			}
-			unit := measured[i+1]
-			if !slices.Contains(tab.units, unit) {
-				tab.units = append(tab.units, unit)
-			}
-			r.values[unit] = append(r.values[unit], v)
+			x.units = with(x.units, measured[i+1])
+			v, _ := strconv.ParseFloat(measured[i], 64) // package testing writes numbers
+			cell := [2]string{m[2], measured[i+1]}
+			x.values[cell] = append(x.values[cell], v)
 		}
 	}
-	return lines.Err()
 }
 
-// find returns the first match in all, or appends another element.
-func find[T any](all *[]*T, wanted func(*T) bool, another *T) *T {
-	if i := slices.IndexFunc(*all, wanted); i >= 0 {
-		return (*all)[i]
+// with returns all with s, once.
+func with(all []string, s string) []string {
+	if slices.Contains(all, s) {
+		return all
 	}
-	*all = append(*all, another)
-	return another
+	return append(all, s)
 }
 
 // print writes one table for all benchmarks that have the same first row and unit, with a column
@@ -119,80 +100,35 @@ func find[T any](all *[]*T, wanted func(*T) bool, another *T) *T {
 func (t *tables) print(w io.Writer) {
 	for all := slices.Clone(t.all); len(all) > 0; {
 		first := all[0]
+		unit, base := first.units[0], first.rows[0]
 		var columns []*table
-		all = slices.DeleteFunc(all, func(tab *table) bool {
-			same := tab.units[0] == first.units[0] && tab.rows[0].name == first.rows[0].name
+		all = slices.DeleteFunc(all, func(x *table) bool {
+			same := x.units[0] == unit && x.rows[0] == base
 			if same {
-				columns = append(columns, tab)
+				columns = append(columns, x)
 			}
 			return same
 		})
-		header := []string{first.units[0]}
+		header := []string{unit}
 		for _, c := range columns {
 			header = append(header, c.name)
 		}
 		header = append(header, first.units[1:]...)
 		fmt.Fprintf(w, "\n| %s |\n%s|\n", strings.Join(header, " | "),
 			strings.Repeat("|---", len(header)))
-		for _, r := range first.rows {
-			cells := []string{r.name}
+		for _, row := range first.rows {
+			cells := []string{row}
 			for _, c := range columns {
-				cells = append(cells, c.cell(r.name))
+				cell := figures.Ratio(c.values[[2]string{row, unit}], c.values[[2]string{base, unit}])
+				if row == base {
+					cell = figures.Median(c.values[[2]string{row, unit}])
+				}
+				cells = append(cells, cell)
 			}
 			for _, unit := range first.units[1:] {
-				cells = append(cells, number(median(r.values[unit])))
+				cells = append(cells, figures.Median(first.values[[2]string{row, unit}]))
 			}
 			fmt.Fprintf(w, "| %s |\n", strings.Join(cells, " | "))
 		}
 	}
-}
-
-// cell returns the median of the first row, or the median of a row's ratios to it and their range.
-func (t *table) cell(name string) string {
-	i := slices.IndexFunc(t.rows, func(r *row) bool { return r.name == name })
-	if i < 0 {
-		return ""
-	}
-	values, base := t.rows[i].values[t.units[0]], t.rows[0].values[t.units[0]]
-	if i == 0 {
-		return number(median(base))
-	}
-	var ratios []float64
-	for n := range min(len(values), len(base)) {
-		ratios = append(ratios, values[n]/base[n])
-	}
-	return fmt.Sprintf("**%s** (%s to %s)", ratio(median(ratios)), ratio(slices.Min(ratios)),
-		ratio(slices.Max(ratios)))
-}
-
-func median(values []float64) float64 {
-	if len(values) == 0 {
-		return 0
-	}
-	s := slices.Sorted(slices.Values(values))
-	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
-}
-
-// ratio has one digit behind the point from 1 on, two below, and as many as it needs below 0.01.
-func ratio(v float64) string {
-	switch {
-	case v != 0 && v < 0.01:
-		return strconv.FormatFloat(v, 'g', 2, 64)
-	case v < 1:
-		return strconv.FormatFloat(v, 'f', 2, 64)
-	default:
-		return strconv.FormatFloat(v, 'f', 1, 64)
-	}
-}
-
-// number has no digits behind the point from 100 on, and commas between the thousands.
-func number(v float64) string {
-	if v < 100 {
-		return strings.TrimSuffix(strconv.FormatFloat(v, 'f', 1, 64), ".0")
-	}
-	s := strconv.FormatFloat(v, 'f', 0, 64)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
 }

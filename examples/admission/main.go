@@ -1,4 +1,4 @@
-// Admission shows what one tenant with 200 open connections does to ten others: with nothing,
+// Admission shows what one tenant with 200 requests at a time does to ten others: with nothing,
 // behind a semaphore, and behind an admit.Limiter.
 //
 //	go run ./examples/admission
@@ -12,18 +12,19 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"text/tabwriter"
 	"time"
+
+	"golang.org/x/exp/stats"
 
 	"github.com/fairq/fairq/admit"
 )
 
 const (
 	limit = 4                     // requests that are handled at the same time
-	heavy = 200                   // connections of the one tenant
+	heavy = 200                   // requests of the one tenant at the same time
 	slow  = 50 * time.Millisecond // each of its requests
 	light = 10                    // other tenants
 	quick = 5 * time.Millisecond  // each of their requests
@@ -63,32 +64,32 @@ func main() {
 	}
 }
 
-// run prints a table, and returns its p99 of light tenants.
-func run(out io.Writer, length time.Duration) (p99 []time.Duration, err error) {
+// run prints a table, and returns its p99 of light tenants, in milliseconds.
+func run(out io.Writer, length time.Duration) (p99 []float64, err error) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w,
-		"%d light tenants, beside one with %d connections\tp50\tp99\trequests of the heavy one\n", light,
-		heavy)
+		"%d light tenants, beside one with %d requests at a time\tp50\tp99\trequests of the heavy one\n",
+		light, heavy)
 	for _, g := range gates {
 		times, served := measure(g.gate, length)
 		if len(times) == 0 {
 			return nil, fmt.Errorf("%s: no request of a light tenant was done in %v", g.name, length)
 		}
-		slices.Sort(times)
-		p99 = append(p99, times[len(times)*99/100])
-		fmt.Fprintf(w, "%s\t%v\t%v\t%.0f/s\n", g.name, times[len(times)/2].Round(time.Millisecond),
-			p99[len(p99)-1].Round(time.Millisecond), float64(served)/length.Seconds())
+		quantiles := stats.Quantiles(times, 0.5, 0.99)
+		p99 = append(p99, quantiles[1])
+		fmt.Fprintf(w, "%s\t%.0fms\t%.0fms\t%.0f/s\n", g.name, quantiles[0], quantiles[1],
+			float64(served)/length.Seconds())
 	}
 	return p99, w.Flush()
 }
 
-// measure returns how long the requests of light tenants took, and how many requests of the heavy
-// one were done.
+// measure returns how many milliseconds the requests of light tenants took, and how many requests
+// of the heavy one were done.
 func measure(
 	gate func(http.Handler) http.Handler, length time.Duration,
-) (times []time.Duration, served int) {
+) (times []float64, served int64) {
 	var active atomic.Int32
-	server := httptest.NewServer(gate(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	server := gate(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		took := quick
 		if tenant(r) == "heavy" {
 			took = slow
@@ -97,33 +98,23 @@ func measure(
 		n := active.Add(1)
 		defer active.Add(-1)
 		time.Sleep(took * time.Duration(max(limit, n)) / limit)
-	})))
-	defer server.Close()
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: heavy + light}}
-	defer client.CloseIdleConnections()
-	end := time.Now().Add(length)
-	ask := func(name string) (time.Duration, error) {
-		start := time.Now()
-		r, err := http.NewRequest("GET", server.URL, nil)
-		if err != nil {
-			return 0, err
-		}
+	}))
+	start := time.Now()
+	ask := func(name string) time.Duration {
+		begun := time.Now()
+		r := httptest.NewRequest("GET", "/", nil)
 		r.Header.Set("Tenant", name)
-		resp, err := client.Do(r)
-		if err != nil {
-			return 0, err
-		}
-		return time.Since(start), resp.Body.Close()
+		server.ServeHTTP(httptest.NewRecorder(), r)
+		return time.Since(begun)
 	}
+	var done atomic.Int64
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	for range heavy {
 		all.Go(func() {
-			for time.Now().Before(end) {
-				if _, err := ask("heavy"); err == nil && time.Now().Before(end) {
-					mu.Lock()
-					served++
-					mu.Unlock()
+			for time.Since(start) < length {
+				if ask("heavy"); time.Since(start) < length {
+					done.Add(1)
 				}
 			}
 		})
@@ -131,16 +122,15 @@ func measure(
 	for i := range light {
 		all.Go(func() {
 			time.Sleep(length/10 + pause*time.Duration(i)/light) // when the heavy one has come
-			for time.Now().Before(end) {
-				if took, err := ask(fmt.Sprint("light ", i)); err == nil {
-					mu.Lock()
-					times = append(times, took)
-					mu.Unlock()
-				}
+			for time.Since(start) < length {
+				took := ask(fmt.Sprint("light ", i))
+				mu.Lock()
+				times = append(times, took.Seconds()*1000)
+				mu.Unlock()
 				time.Sleep(pause)
 			}
 		})
 	}
 	all.Wait()
-	return times, served
+	return times, done.Load()
 }

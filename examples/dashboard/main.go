@@ -30,6 +30,7 @@ import (
 const (
 	servers = 160
 	oneIn   = 10
+	speed   = 5000 // seconds of the log in a second
 )
 
 // job occupies a server for a time, in seconds of the log.
@@ -43,8 +44,7 @@ type job struct {
 type settings struct {
 	log   string
 	addr  string
-	speed float64 // seconds of the log in a second
-	flood int     // jobs of a flood
+	flood int // jobs of a flood
 	every time.Duration
 }
 
@@ -54,7 +54,6 @@ func main() {
 		"the log, submit_s,user,run_s, packed with gzip")
 	flag.StringVar(&s.addr, "addr", "localhost:8083",
 		"`address` of the page; with port 0 a free one is taken")
-	flag.Float64Var(&s.speed, "speed", 5000, "seconds of the log in a second")
 	flag.IntVar(&s.flood, "flood", 3000, "how many jobs mallory sends at once")
 	flag.DurationVar(&s.every, "every", 30*time.Second, "how often")
 	flag.Parse()
@@ -67,13 +66,12 @@ func main() {
 
 // run replays the log again and again until ctx is done.
 func run(ctx context.Context, s settings, out io.Writer) error {
-	if s.speed <= 0 || s.every <= 0 {
-		return fmt.Errorf("the speed is %v and a flood comes every %v; both must be more than 0",
-			s.speed, s.every)
+	if s.every <= 0 {
+		return fmt.Errorf("-every is %v; it must be more than 0", s.every)
 	}
 	jobs, err := read(s.log)
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w (run it in the root of the repository, or name a -log)", s.log, err)
 	}
 	queue := fairq.New(func(j job) string { return j.user }, &fairq.Options[string, job]{
 		Capacity:  2000,
@@ -84,15 +82,13 @@ func run(ctx context.Context, s settings, out io.Writer) error {
 		CountKeys: 250,
 	})
 	workers := pool.NewWorkers(queue, func(ctx context.Context, j job) error {
-		_ = sleep(ctx, s.scaled(j.run)) // the end of ctx is no failure
+		sleep(ctx, scaled(j.run))
 		return nil
 	}, &pool.Options[job]{Workers: servers})
 
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	listener, err := net.Listen("tcp", s.addr)
 	if err != nil {
-		return fmt.Errorf("%w; -addr localhost:0 takes a free port", err)
+		return err
 	}
 	address := listener.Addr().String()
 	grid := monitor.FairQueue("grid", queue,
@@ -112,92 +108,66 @@ func run(ctx context.Context, s settings, out io.Writer) error {
 	fmt.Fprintf(out, "The page is at http://%s/ (Ctrl-C ends it)\n", address)
 
 	go flood(ctx, s, queue)
-	for err == nil {
-		err = s.replay(ctx, queue, jobs)
+	for ctx.Err() == nil {
+		replay(ctx, queue, jobs)
 	}
-	cancel()
-	queue.Close()
-	return errors.Join(err, server.Close(), ignoreCancel(workers.Shutdown(ctx)))
+	return errors.Join(ctx.Err(), server.Close(), workers.Shutdown(ctx))
 }
 
 // scaled returns how long seconds of the log take.
-func (s settings) scaled(seconds int64) time.Duration {
-	return time.Duration(float64(seconds) / s.speed * float64(time.Second))
-}
+func scaled(seconds int64) time.Duration { return time.Duration(seconds) * time.Second / speed }
 
 // replay pushes the jobs when they are due. Refused jobs are lost.
-func (s settings) replay(ctx context.Context, queue *fairq.FairQueue[string, job],
-	jobs []job,
-) error {
+func replay(ctx context.Context, queue *fairq.FairQueue[string, job], jobs []job) {
 	begin := time.Now()
 	for _, j := range jobs {
-		if err := sleep(ctx, time.Until(begin.Add(s.scaled(j.submit)))); err != nil {
-			return err
+		if sleep(ctx, time.Until(begin.Add(scaled(j.submit)))); ctx.Err() != nil {
+			return
 		}
-		if err := queue.Push(j); err != nil && !errors.Is(err, fairq.ErrFull) {
-			return err
-		}
+		_ = queue.Push(j)
 	}
-	return ctx.Err()
 }
 
 // flood sends mallory's jobs; each runs for an hour.
 func flood(ctx context.Context, s settings, queue *fairq.FairQueue[string, job]) {
-	for sleep(ctx, s.every/2) == nil {
+	for ctx.Err() == nil {
+		sleep(ctx, s.every/2)
 		for range s.flood {
 			_ = queue.Push(job{user: "mallory", run: 3600})
 		}
-		_ = sleep(ctx, s.every/2)
+		sleep(ctx, s.every/2)
 	}
 }
 
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
+func sleep(ctx context.Context, d time.Duration) {
 	select {
-	case <-timer.C:
-		return nil
+	case <-time.After(d):
 	case <-ctx.Done():
-		return ctx.Err()
 	}
-}
-
-func ignoreCancel(err error) error {
-	if errors.Is(err, context.Canceled) {
-		return nil
-	}
-	return err
 }
 
 // read returns one in ten jobs of a log.
-func read(name string) ([]job, error) {
+func read(name string) (jobs []job, err error) {
 	file, err := os.Open(name)
 	if err != nil {
-		return nil, fmt.Errorf("%w (run it in the root of the repository, or name a -log)", err)
+		return nil, err
 	}
 	defer file.Close()
 	text, err := gzip.NewReader(file)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, err
 	}
 	lines, err := csv.NewReader(text).ReadAll()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, err
 	}
-	var jobs []job
 	for i := 1; i < len(lines); i += oneIn { // the first line is the header
 		submit, err1 := strconv.ParseInt(lines[i][0], 10, 64)
 		run, err2 := strconv.ParseInt(lines[i][2], 10, 64)
 		if err := errors.Join(err1, err2); err != nil {
-			return nil, fmt.Errorf("%s:%d: %w", name, i+1, err)
+			return nil, fmt.Errorf("line %d: %w", i+1, err)
 		}
 		jobs = append(jobs, job{"user " + lines[i][1], submit, run})
-	}
-	if len(jobs) == 0 {
-		return nil, fmt.Errorf("%s: there are no jobs in it", name)
 	}
 	return jobs, nil
 }

@@ -13,8 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const lcg = "../replay/testdata/lcg-2005.csv.gz"
-
 // The flood is there, and most of it is refused, while others are served.
 func TestDashboard(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
@@ -22,7 +20,7 @@ func TestDashboard(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		ended <- run(ctx, settings{
-			log: lcg, addr: "localhost:0", speed: 20_000, flood: 3000,
+			log: "../replay/testdata/lcg-2005.csv.gz", addr: "localhost:0", flood: 3000,
 			every: 20 * time.Millisecond,
 		}, w)
 	}()
@@ -53,13 +51,4 @@ func TestDashboard(t *testing.T) {
 	}, 30*time.Second, 100*time.Millisecond)
 	cancel()
 	require.ErrorIs(t, <-ended, context.Canceled)
-}
-
-func TestSettings(t *testing.T) {
-	require.ErrorContains(t,
-		run(t.Context(), settings{log: "nothing", speed: 1, every: 1}, io.Discard), "name a -log")
-	require.ErrorContains(t, run(t.Context(), settings{log: lcg}, io.Discard),
-		"both must be more than 0")
-	require.ErrorContains(t,
-		run(t.Context(), settings{log: lcg, addr: "x", speed: 1, every: 1}, io.Discard), "address x")
 }

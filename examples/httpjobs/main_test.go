@@ -1,14 +1,11 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
+	"errors"
 	"io"
+	"net"
 	"net/http"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -16,94 +13,149 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// timeout is long enough for milliseconds of work on a very busy machine.
-const timeout = 20 * time.Second
+// rig is a service whose jobs begin and end when the test says so.
+type rig struct {
+	*service
+	t         *testing.T
+	url       string
+	terminate func()
+	began     chan string // the text of a job that has begun
+	finish    chan error  // the outcome of the running job
+	ended     chan error
+}
 
-// TestProgram sends SIGTERM while a job runs and another is queued. Both are answered, and a later
-// one is refused.
-func TestProgram(t *testing.T) {
+func newRig(t *testing.T, grace time.Duration) *rig {
+	r := &rig{
+		t: t, began: make(chan string, 10), finish: make(chan error), ended: make(chan error, 1),
+	}
+	r.service = newService(1, 4, func(ctx context.Context, text []byte) (string, error) {
+		r.began <- string(text)
+		if string(text) == "panic" {
+			panic("as asked for")
+		}
+		select {
+		case err := <-r.finish:
+			return "done: " + string(text), err
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+	})
+	listener, err := net.Listen("tcp", "localhost:0")
+	require.NoError(t, err)
+	r.url = "http://" + listener.Addr().String() + "/jobs"
 	ctx, terminate := context.WithCancel(t.Context())
-	output, log := io.Pipe()
-	ended := make(chan int, 1)
-	go func() {
-		ended <- run(ctx, strings.Fields("-addr localhost:0 -workers 1 -capacity 8 -grace 1m"), log)
-		log.Close()
-	}()
-	lines := bufio.NewScanner(output)
-	require.True(t, lines.Scan())
-	url := "http://" +
-		regexp.MustCompile(`msg=listening addr=(\S+)`).FindStringSubmatch(lines.Text())[1]
-	rest := make(chan string, 1)
-	go func() {
-		var all strings.Builder
-		for lines.Scan() {
-			all.WriteString(lines.Text() + "\n")
-		}
-		rest <- all.String()
-	}()
-	client := &http.Client{Transport: &http.Transport{}}
-	defer client.CloseIdleConnections()
-	await := func(expected func(stats) bool) {
-		t.Helper()
-		for deadline := time.Now().Add(timeout); ; time.Sleep(2 * time.Millisecond) {
-			answer, err := client.Get(url + "/stats")
-			require.NoError(t, err)
-			var s stats
-			err = json.NewDecoder(answer.Body).Decode(&s)
-			answer.Body.Close()
-			require.NoError(t, err)
-			if expected(s) {
-				return
-			}
-			require.True(t, time.Now().Before(deadline), "%+v", s)
-		}
-	}
-	running := post(client, url, "alice", "endless", maxRounds)
-	await(func(s stats) bool { return s.Running == 1 })
-	queued := post(client, url, "bob", "bob", 10)
-	await(func(s stats) bool { return s.Queue.Len == 1 })
-	terminate()
-	await(func(s stats) bool { return s.Draining })
-	require.Equal(t, http.StatusServiceUnavailable, post(client, url, "bob", "late", 10).status(t))
-	running.disconnect()
-	a := <-queued.response
-	require.NoError(t, a.err)
-	require.Equal(t, result{"bob", digest("bob", 10), 2}, a.result)
-	require.Zero(t, <-ended)
-	require.Contains(t, <-rest, "msg=stopped unfinished=0")
+	r.terminate = terminate
+	go func() { r.ended <- r.serve(ctx, listener, grace) }()
+	return r
 }
 
-func digest(text string, rounds int) string {
-	sum := []byte(text)
-	for range rounds {
-		next := sha256.Sum256(sum)
-		sum = next[:]
-	}
-	return hex.EncodeToString(sum)
+// response is the outcome of a request; its status is 0 if the client has disconnected.
+type response struct {
+	status     int
+	retryAfter string
+	body       string
 }
 
-func TestCommandLine(t *testing.T) {
-	ended, cancel := context.WithCancel(context.Background())
+type request struct {
+	answer     chan response
+	disconnect func()
+}
+
+func (r *rig) post(tenant, text string) request {
+	ctx, cancel := context.WithCancel(r.t.Context())
+	sent := request{make(chan response, 1), cancel}
+	go func() {
+		post, err := http.NewRequestWithContext(ctx, "POST", r.url, strings.NewReader(text))
+		if err != nil {
+			panic(err)
+		}
+		post.Header.Set("X-Tenant", tenant)
+		answer, err := http.DefaultClient.Do(post)
+		if err != nil {
+			sent.answer <- response{}
+			return
+		}
+		defer answer.Body.Close()
+		body, _ := io.ReadAll(answer.Body)
+		sent.answer <- response{answer.StatusCode, answer.Header.Get("Retry-After"), string(body)}
+	}()
+	return sent
+}
+
+// queued posts a job, and waits until n are queued.
+func (r *rig) queued(n int, tenant, text string) request {
+	sent := r.post(tenant, text)
+	r.await(n)
+	return sent
+}
+
+// await waits until n jobs are queued.
+func (r *rig) await(n int) {
+	r.t.Helper()
+	require.Eventually(r.t, func() bool { return r.service.queue.Len() == n }, time.Minute,
+		time.Millisecond)
+}
+
+func TestService(t *testing.T) {
+	r := newRig(t, time.Minute)
+	alice1 := r.post("alice", "alice 1")
+	require.Equal(t, "alice 1", <-r.began)
+	alice2, alice3 := r.queued(1, "alice", "alice 2"), r.queued(2, "alice", "alice 3")
+
+	// Alice has half of the queue, and other tenants find room.
+	refused := <-r.post("alice", "alice 4").answer
+	require.Equal(t, http.StatusTooManyRequests, refused.status)
+	require.Equal(t, "1", refused.retryAfter)
+	bob, carol := r.queued(3, "bob", "bob 1"), r.queued(4, "carol", "carol 1")
+	refused = <-r.post("dave", "the queue is full").answer
+	require.Equal(t, http.StatusTooManyRequests, refused.status)
+
+	// A queued job leaves with its client, and a running one ends.
+	carol.disconnect()
+	r.await(3)
+	alice1.disconnect()
+
+	// Tenants take turns. Then a signal ends the service, which finishes the accepted jobs.
+	require.Equal(t, "alice 2", <-r.began)
+	r.terminate()
+	r.finish <- nil
+	require.Equal(t, "bob 1", <-r.began)
+	r.finish <- errors.New("no paper")
+	require.Equal(t, "alice 3", <-r.began)
+	r.finish <- nil
+	require.Equal(t, response{http.StatusOK, "", "done: alice 2\n"}, <-alice2.answer)
+	require.Equal(t, response{http.StatusInternalServerError, "", "no paper\n"}, <-bob.answer)
+	require.Equal(t, response{http.StatusOK, "", "done: alice 3\n"}, <-alice3.answer)
+	require.NoError(t, <-r.ended)
+}
+
+// Jobs that exceed the grace period are answered, whether they run or not.
+func TestGrace(t *testing.T) {
+	r := newRig(t, time.Millisecond)
+	running := r.post("alice", "endless")
+	<-r.began
+	queued := r.queued(1, "bob", "never begun")
+	r.terminate()
+	require.Equal(t, http.StatusServiceUnavailable, (<-running.answer).status)
+	require.Equal(t, http.StatusServiceUnavailable, (<-queued.answer).status)
+	require.NoError(t, <-r.ended)
+}
+
+func TestBadRequests(t *testing.T) {
+	r := newRig(t, time.Minute)
+	require.Equal(t, response{http.StatusInternalServerError, "", "the job panicked\n"},
+		<-r.post("alice", "panic").answer)
+	require.Equal(t, response{http.StatusBadRequest, "", "the header X-Tenant is empty\n"},
+		<-r.post("", "text").answer)
+	require.Equal(t, response{http.StatusBadRequest, "", "the text: http: request body too large\n"},
+		<-r.post("alice", strings.Repeat("a", maxText+1)).answer)
+	r.terminate()
+	require.NoError(t, <-r.ended)
+}
+
+func TestHashEnds(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	tests := []struct {
-		args   string
-		status int
-		says   string
-	}{
-		{"-h", 0, "-capacity"},
-		{"-workers 0", 2, "-workers is 0"},
-		{"-capacity -1", 2, "-capacity is -1"},
-		{"-grace -1s", 2, "-grace is -1s"},
-		{"-size 1", 2, "-size"},
-		{"now", 2, `unexpected argument "now"`},
-		{"-addr nowhere", 1, "-addr localhost:0 takes a free port"},
-		{"-addr localhost:0", 0, "msg=stopped unfinished=0"},
-	}
-	for _, test := range tests {
-		t.Run(test.args, func(t *testing.T) {
-			var output strings.Builder
-			require.Equal(t, test.status, run(ended, strings.Fields(test.args), &output))
-			require.Contains(t, output.String(), test.says)
-		})
-	}
+	_, err := hash(ended, nil)
+	require.ErrorIs(t, err, context.Canceled)
 }

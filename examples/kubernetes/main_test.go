@@ -57,25 +57,8 @@ func TestWorkqueue(t *testing.T) {
 		q.AddRateLimited(object("b", "again"))
 		q.Done(get("b", "again"))
 		require.Equal(t, time.Second, time.Since(begun))
-		last := get("a", "later")
+		q.Done(get("a", "later"))
 		require.Equal(t, time.Minute, time.Since(begun))
-
-		q.Add(object("c", "1"))
-		drained := false
-		go func() {
-			q.ShutDownWithDrain()
-			drained = true
-		}()
-		synctest.Wait()
-		q.Add(object("c", "too late"))
-		q.Done(get("c", "1"))
-		synctest.Wait()
-		require.False(t, drained)
-		q.Done(last)
-		synctest.Wait()
-		require.True(t, drained)
-		_, shutdown := q.Get()
-		require.True(t, shutdown)
 		q.ShutDown()
 	})
 }

@@ -13,14 +13,11 @@ type line interface {
 	at(now int64) // sets the time, in seconds, before the events of that time
 	Push(job) error
 	Pop() (job, bool)
-	done(job) error // the job has run
+	done(job) // it has run
 }
 
 // fifo is the plain line: first come, first served.
-type fifo struct {
-	jobs []job
-	head int
-}
+type fifo struct{ jobs []job }
 
 func (*fifo) at(int64) {}
 
@@ -29,15 +26,15 @@ func (f *fifo) Push(j job) error {
 	return nil
 }
 
-func (f *fifo) Pop() (job, bool) {
-	if f.head == len(f.jobs) {
+func (f *fifo) Pop() (j job, ok bool) {
+	if len(f.jobs) == 0 {
 		return job{}, false
 	}
-	f.head++
-	return f.jobs[f.head-1], true
+	j, f.jobs = f.jobs[0], f.jobs[1:]
+	return j, true
 }
 
-func (*fifo) done(job) error { return nil }
+func (*fifo) done(job) {}
 
 // fair is a line that is fair between users.
 type fair struct {
@@ -49,8 +46,8 @@ func newFair(o fairq.Options[int, job]) fair {
 	return fair{fairq.New(func(j job) int { return j.user }, &o)}
 }
 
-func (fair) at(int64)       {}
-func (fair) done(job) error { return nil }
+func (fair) at(int64) {}
+func (fair) done(job) {}
 
 // byTime is the line of a queue with fairq.Options.ShareTime. It has the queue's rule, because the
 // queue itself reads the clock and here time is simulated. TestByTime compares the two.
@@ -97,13 +94,12 @@ func (l *byTime) Pop() (job, bool) {
 	return j, true
 }
 
-func (l *byTime) done(j job) error {
+func (l *byTime) done(j job) {
 	k := l.rule.Find(j.user)
 	l.count(k)
 	charge := k.Data.held / float64(k.Held())
 	k.Data.held -= charge
 	l.rule.Release(k, charge, l.now)
-	return nil
 }
 
 func (l *byTime) count(k *fairshare.Key[int, userTime]) {
@@ -130,12 +126,12 @@ func (s *settings) contenders(w *workload) []contender {
 
 // known shares the servers' time with run times known in advance. quantum is in mean run times.
 func known(w *workload, quantum float64) fairq.Options[int, job] {
-	o := fairq.Options[int, job]{Quantum: inRange(quantum*w.meanRun(), fairq.MaxQuantum)}
+	mean := float64(w.total) / float64(len(w.jobs))
+	inRange := func(x float64, limit int64) int64 {
+		return int64(min(max(1, math.Round(x)), float64(limit)))
+	}
+	o := fairq.Options[int, job]{Quantum: inRange(quantum*mean, fairq.MaxQuantum)}
 	longest := min(o.Quantum<<16, fairq.MaxCost)
 	o.Cost = func(j job) int64 { return inRange(float64(j.run), longest) }
 	return o
-}
-
-func inRange(x float64, limit int64) int64 {
-	return int64(min(max(1, math.Round(x)), float64(limit)))
 }

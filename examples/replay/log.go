@@ -6,12 +6,10 @@ import (
 	"cmp"
 	"compress/gzip"
 	"encoding/csv"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strconv"
-	"strings"
 )
 
 // maxSeconds bounds times, 317 years, so that no sum of them overflows.
@@ -19,103 +17,59 @@ const maxSeconds = 10_000_000_000
 
 var header = []string{"submit_s", "user", "run_s"}
 
-// readWorkload reads a log, plain or packed with gzip. Errors name the file and the line.
-func readWorkload(r io.Reader, name string) (*workload, error) {
-	text := bufio.NewReader(r)
+// readWorkload reads a log, plain or packed with gzip. Errors name the log and the record.
+func readWorkload(log io.Reader, title string) (*workload, error) {
+	text := bufio.NewReader(log)
 	if magic, _ := text.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
 		unpacked, err := gzip.NewReader(text)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+			return nil, fmt.Errorf("%s: %w", title, err)
 		}
 		text = bufio.NewReader(unpacked)
 	}
-	if mark, _ := text.Peek(3); string(mark) == "\ufeff" {
-		_, _ = text.Discard(3) // the byte order mark that spreadsheets put first
-	}
-	b := builder{numbers: map[string]int{}}
-	if line, err := b.read(text); err != nil {
-		return nil, fmt.Errorf("%s:%d: %w", name, line, err)
-	}
-	if len(b.w.jobs) == 0 {
-		return nil, fmt.Errorf("%s: there are no jobs in it", name)
-	}
-	slices.SortStableFunc(b.w.jobs, func(a, b job) int { return cmp.Compare(a.submit, b.submit) })
-	return &b.w, nil
-}
-
-// builder makes a workload out of lines.
-type builder struct {
-	w       workload
-	numbers map[string]int // users by name
-}
-
-// read reads all lines. With an error it returns the number of the line.
-func (b *builder) read(text io.Reader) (int, error) {
 	r := csv.NewReader(text)
-	r.FieldsPerRecord = -1 // to be checked here, for a better message
-	r.ReuseRecord = true
-	r.TrimLeadingSpace = true
-	line := 0
-	for headed := false; ; headed = true {
-		fields, err := r.Read()
-		if err == io.EOF {
-			return line, nil
-		}
-		var parse *csv.ParseError
-		if errors.As(err, &parse) {
-			return parse.Line, parse.Err
-		}
-		if err != nil {
-			return line + 1, err
-		}
-		line, _ = r.FieldPos(0)
-		if !headed {
-			if !slices.EqualFunc(fields, header,
-				func(a, b string) bool { return strings.TrimSpace(a) == b }) {
-				return line, fmt.Errorf("the header is %q, must be %q", strings.Join(fields, ","),
-					strings.Join(header, ","))
-			}
-			continue
-		}
-		if len(fields) != len(header) {
-			return line, fmt.Errorf("%s, must be %d (%s)", plural(len(fields), "field"), len(header),
-				strings.Join(header, ","))
-		}
-		if err := b.add(fields[0], fields[1], fields[2]); err != nil {
-			return line, err
+	r.FieldsPerRecord = len(header)
+	records, err := r.ReadAll()
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", title, err)
+	case len(records) < 2:
+		return nil, fmt.Errorf("%s: there are no jobs in it", title)
+	case !slices.Equal(records[0], header):
+		return nil, fmt.Errorf("%s: the header is %q, must be %q", title, records[0], header)
+	}
+	w := &workload{title: title}
+	numbers := map[string]int{} // users by name
+	for i, fields := range records[1:] {
+		if err := w.add(fields, numbers); err != nil {
+			return nil, fmt.Errorf("%s: record %d: %w", title, i+2, err)
 		}
 	}
+	slices.SortStableFunc(w.jobs, func(a, b job) int { return cmp.Compare(a.submit, b.submit) })
+	return w, nil
 }
 
-// add takes one job.
-func (b *builder) add(submit, user, run string) error {
-	at, err := seconds("submit time", submit)
-	if err != nil {
-		return err
+// add takes the job of a record.
+func (w *workload) add(fields []string, numbers map[string]int) error {
+	var times [2]int64
+	for i, column := range []int{0, 2} {
+		n, err := strconv.ParseInt(fields[column], 10, 64)
+		if err != nil || n < 0 || n > maxSeconds {
+			return fmt.Errorf("%s is %q, must be a whole number of seconds from 0 to %d",
+				header[column], fields[column], int64(maxSeconds))
+		}
+		times[i] = n
 	}
-	took, err := seconds("run time", run)
-	if err != nil {
-		return err
-	}
-	user = strings.TrimSpace(user)
-	if user == "" {
-		return errors.New("the user is empty")
-	}
-	n, ok := b.numbers[user]
+	user, ok := numbers[fields[1]]
 	if !ok {
-		n = len(b.w.names)
-		b.numbers[user] = n
-		b.w.names = append(b.w.names, user)
+		user = len(w.names)
+		numbers[fields[1]] = user
+		w.names = append(w.names, fields[1])
+		w.count, w.work = append(w.count, 0), append(w.work, 0)
 	}
-	b.w.jobs = append(b.w.jobs, job{user: n, submit: at, run: took})
+	w.count[user]++
+	w.work[user] += times[1]
+	w.total += times[1]
+	w.jobs = append(w.jobs, job{user: user, submit: times[0], run: times[1]})
 	return nil
-}
-
-func seconds(what, text string) (int64, error) {
-	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
-	if err != nil || n < 0 || n > maxSeconds {
-		return 0, fmt.Errorf("the %s is %q, must be a whole number of seconds from 0 to %d", what, text,
-			int64(maxSeconds))
-	}
-	return n, nil
 }

@@ -4,102 +4,60 @@ import (
 	"bytes"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
+
+	"golang.org/x/exp/stats"
 )
 
 // A result is the outcome of one simulation.
 type result struct {
-	name  string   // of the line
-	waits []sorted // how long each user's jobs waited, in seconds
-}
-
-func newResult(name string, w *workload) *result {
-	return &result{name, make([]sorted, len(w.names))}
+	name  string      // of the line
+	waits [][]float64 // how long each user's jobs waited, in seconds
 }
 
 func (r *result) started(now int64, j job) {
-	r.waits[j.user] = append(r.waits[j.user], now-j.submit)
+	r.waits[j.user] = append(r.waits[j.user], float64(now-j.submit))
 }
 
-// finish sorts the waits. The reports read them after the simulation only.
-func (r *result) finish() {
-	for _, s := range r.waits {
-		slices.Sort(s)
-	}
-}
-
-// waitsOf returns the waits of all jobs of the users.
-func (r *result) waitsOf(users []int) sorted {
-	var s sorted
-	for _, u := range users {
-		s = append(s, r.waits[u]...)
-	}
-	slices.Sort(s)
-	return s
-}
-
-// sorted are waits, the shortest first.
-type sorted []int64
-
-// A measure is a number that stands for many waits.
+// A measure is a number of seconds that stands for the waits of some users' jobs.
 type measure struct {
-	name string
-	of   func(sorted) int64
+	headline string
+	of       func(waits []float64) float64
 }
 
 var (
-	median = measure{"median", func(s sorted) int64 { return s.quantile(0.5) }}
-	p95    = measure{"p95", func(s sorted) int64 { return s.quantile(0.95) }}
-	mean   = measure{"mean", sorted.mean}
+	median = measure{"half of them wait for less than", stats.Median[float64]}
+	p95    = measure{"95 % wait for less than", func(waits []float64) float64 {
+		return stats.Quantiles(waits, 0.95)[0]
+	}}
+	mean = measure{"mean wait", stats.Mean[float64]}
 )
 
-// quantile returns the least wait that is at least as long as p of all waits; it is always an
-// observed wait.
-func (s sorted) quantile(p float64) int64 {
-	return s[max(0, int(math.Ceil(p*float64(len(s))))-1)]
-}
-
-func (s sorted) mean() int64 {
-	sum := 0.0
-	for _, x := range s {
-		sum += float64(x)
+// wait returns the measure of all jobs of the users, in whole seconds: the last digits of package
+// stats may differ between its versions.
+func (r *result) wait(m measure, users []int) int64 {
+	var waits []float64
+	for _, u := range users {
+		waits = append(waits, r.waits[u]...)
 	}
-	return int64(math.Round(sum / float64(len(s))))
+	return int64(math.Round(m.of(waits)))
 }
 
 // report is the tables.
 func report(w *workload, servers int, results []*result) []byte {
 	var b bytes.Buffer
 	fmt.Fprintln(&b, subject(w, servers))
-	columns := []measure{median, p95, mean}
-	fmt.Fprintf(&b, "\n%-24s", "Waiting time")
-	for _, m := range columns {
-		fmt.Fprintf(&b, "%10s", m.name)
-	}
-	fmt.Fprintln(&b)
-	longest := int64(0)
+	fmt.Fprintln(&b, "\nWaiting time                median       p95      mean")
 	for _, g := range w.groups() {
 		fmt.Fprintf(&b, "%s%s: %s\n", g.name, g.who, g.size())
 		for _, r := range results {
-			waits := r.waitsOf(g.users)
-			longest = max(longest, waits.quantile(1))
 			fmt.Fprintf(&b, "  %-22s", r.name)
-			for _, m := range columns {
-				fmt.Fprintf(&b, "%10s", human(m.of(waits)))
+			for _, m := range []measure{median, p95, mean} {
+				fmt.Fprintf(&b, "%10s", human(r.wait(m, g.users)))
 			}
 			fmt.Fprintln(&b)
 		}
 	}
-	if longest == 0 {
-		fmt.Fprint(&b, "\nNobody waited, so no line can make a difference.")
-		if least := w.leastServers(); least > 0 {
-			fmt.Fprintf(&b, " About %s would be busy all the time: try -servers auto.",
-				plural(least, "server"))
-		}
-		fmt.Fprintln(&b)
-	}
-
 	b.WriteString(notes)
 	return b.Bytes()
 }

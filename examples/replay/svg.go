@@ -67,11 +67,11 @@ func (p *picture) text(x, y int, style, colour, s string) {
 func (p *picture) panel(x, y int, g *group, results []*result) {
 	waits, longest := make([]int64, len(results)), int64(1)
 	for i, r := range results {
-		waits[i] = g.headline.of(r.waitsOf(g.users))
+		waits[i] = r.wait(g.measure, g.users)
 		longest = max(longest, waits[i])
 	}
 	p.text(x, y+14, `font-size="16" font-weight="600"`, dark, g.name)
-	p.text(x, y+34, "", gray, g.size()+": "+headlines[g.headline.name])
+	p.text(x, y+34, "", gray, g.size()+": "+g.measure.headline)
 	for i, r := range results {
 		top := y + 44 + barStep*i
 		length := max(2, int(longestBar*waits[i]/longest))
@@ -80,11 +80,4 @@ func (p *picture) panel(x, y int, g *group, results []*result) {
 		p.text(x, top+17, "", dark, r.name)
 		p.text(x+nameWidth+length+7, top+17, `font-weight="600"`, dark, human(waits[i]))
 	}
-}
-
-// headlines has the titles of the measures.
-var headlines = map[string]string{
-	"median": "half of them wait for less than",
-	"p95":    "95 % wait for less than",
-	"mean":   "mean wait",
 }

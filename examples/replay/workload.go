@@ -19,22 +19,9 @@ type workload struct {
 	title string
 	jobs  []job    // in submit order; in the order of the log where that is the same
 	names []string // of the users, in the order in which they come up
-}
-
-// work returns how many seconds each user's jobs run, and all together.
-func (w *workload) work() (byUser []float64, total float64) {
-	byUser = make([]float64, len(w.names))
-	for _, j := range w.jobs {
-		byUser[j.user] += float64(j.run)
-		total += float64(j.run)
-	}
-	return byUser, total
-}
-
-// meanRun is the mean run time of the jobs.
-func (w *workload) meanRun() float64 {
-	_, total := w.work()
-	return total / float64(len(w.jobs))
+	count []int    // of the jobs of each user
+	work  []int64  // seconds that each user's jobs run
+	total int64    // seconds that all jobs run
 }
 
 // load is the arriving work, divided by the work that the servers can do in the time in which it
@@ -44,23 +31,17 @@ func (w *workload) load(servers int) float64 {
 	if span == 0 {
 		return 0
 	}
-	_, total := w.work()
-	return total / float64(span) / float64(servers)
+	return float64(w.total) / float64(span) / float64(servers)
 }
 
 // leastServers is the least number of servers that can do the work in the time in which it
-// arrives, 0 if all jobs arrive in the same second.
-func (w *workload) leastServers() int {
-	if w.jobs[0].submit == w.jobs[len(w.jobs)-1].submit {
-		return 0
-	}
-	return max(1, int(math.Ceil(w.load(1))))
-}
+// arrives, 1 if all jobs arrive in the same second.
+func (w *workload) leastServers() int { return max(1, int(math.Ceil(w.load(1)))) }
 
 // A group is some of the users, at least one, whose waits are shown together.
 type group struct {
 	name, who string
-	headline  measure // what the picture shows
+	measure   measure // what the picture shows
 	users     []int
 	jobs      int
 }
@@ -77,41 +58,36 @@ const (
 // groups returns the groups of the log: the users that need a fair queue, and the users that pay
 // for it.
 func (w *workload) groups() []group {
-	jobs := make([]int, len(w.names))
-	for _, j := range w.jobs {
-		jobs[j.user]++
-	}
-	work, total := w.work()
 	groups := []group{
-		{name: "All users", headline: mean},
+		{name: "All users", measure: mean},
 		{
 			name: "Users with few jobs", who: fmt.Sprintf(", fewer than %d each", fewJobs),
-			headline: median,
+			measure: median,
 		},
 		{
 			name: "Users with little work",
-			who:  fmt.Sprintf(", each less than %g of a fair share", littleWork), headline: p95,
+			who:  fmt.Sprintf(", each less than %g of a fair share", littleWork), measure: p95,
 		},
-		{name: "The heaviest users", who: ", who have half of all work", headline: p95},
+		{name: "The heaviest users", who: ", who have half of all work", measure: p95},
 	}
 	add := func(to, u int) {
 		groups[to].users = append(groups[to].users, u)
-		groups[to].jobs += jobs[u]
+		groups[to].jobs += w.count[u]
 	}
 	for u := range w.names {
 		add(0, u)
-		if jobs[u] < fewJobs {
+		if w.count[u] < fewJobs {
 			add(1, u)
 		}
-		if work[u] < littleWork*total/float64(len(w.names)) {
+		if float64(w.work[u]) < littleWork*float64(w.total)/float64(len(w.names)) {
 			add(2, u)
 		}
 	}
 	byWork := slices.Clone(groups[0].users)
-	slices.SortStableFunc(byWork, func(u, v int) int { return cmp.Compare(work[v], work[u]) })
-	for half := total / 2; len(groups[3].users) == 0 || half > 0; byWork = byWork[1:] {
+	slices.SortStableFunc(byWork, func(u, v int) int { return cmp.Compare(w.work[v], w.work[u]) })
+	for half := w.total / 2; len(groups[3].users) == 0 || half > 0; byWork = byWork[1:] {
 		add(3, byWork[0])
-		half -= work[byWork[0]]
+		half -= w.work[byWork[0]]
 	}
 	return slices.DeleteFunc(groups, func(g group) bool { return len(g.users) == 0 })
 }

@@ -4,6 +4,7 @@
 package life
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -35,6 +36,7 @@ type Rare struct {
 	End       int64 // the deadline as a time of the store; for a past deadline, the time of the put
 	Metadata  map[string]string
 	Follower  driver.ID // of a taken task; see Replace
+	Latest    int64     // when Replace delays it no more; 0 without a New.MaxDelay
 }
 
 // GroupOf finds the group of a task.
@@ -71,16 +73,37 @@ type Events struct {
 // Put sets the times of a new task, and returns its first state. follows says that the task
 // follows another one; see Replace.
 func (t *Task) Put(n *driver.New, follows bool, now int64) driver.State {
+	delay := t.delay(n, now)
 	if n.TTL > 0 {
-		t.Expires = Plus(now, n.TTL+n.Delay)
+		t.Expires = Plus(now, n.TTL+delay)
 	}
-	if n.Delay > 0 {
-		t.Until = Plus(now, n.Delay)
+	if delay > 0 {
+		t.Until = Plus(now, delay)
 	}
 	if follows {
 		return driver.Held
 	}
 	return t.wait(now)
+}
+
+// delay returns for how long n delays the task: until Latest at most, which the first put with a
+// MaxDelay sets.
+func (t *Task) delay(n *driver.New, now int64) time.Duration {
+	if n.MaxDelay != 0 && t.Latest == 0 {
+		t.Latest = Plus(now, n.MaxDelay)
+	}
+	if t.Rare == nil || t.Latest == 0 { // a task with a MaxDelay has a unique key or follows one
+		return n.Delay
+	}
+	return max(0, min(n.Delay, time.Duration(t.Latest-now)))
+}
+
+// MaxDelay returns the MaxDelay of a New that replaces a task by this one: with the same Latest.
+func (t *Task) MaxDelay(now int64) time.Duration {
+	if t.Latest == 0 {
+		return 0
+	}
+	return cmp.Or(time.Duration(t.Latest-now), -1)
 }
 
 // wait returns the state in which the task waits, and makes it ready now if that is Ready.
@@ -233,6 +256,7 @@ func (t *Task) handBack(why driver.EventType, how *driver.Settlement, now int64,
 // requeue makes a task wait again, or ends it if endReason says so.
 func (t *Task) requeue(why driver.EventType, turn Turn, now int64, s *driver.Stats) Transition {
 	t.Untried = turn == SameTurn
+	t.forgetLatest()
 	if end, outcome := t.endReason(now); end != 0 {
 		f := t.leave(end, outcome, s)
 		f.First = why
@@ -246,6 +270,7 @@ func (t *Task) requeue(why driver.EventType, turn Turn, now int64, s *driver.Sta
 func (t *Task) bury(why driver.EventType, now int64, s *driver.Stats) (f Transition) {
 	s.Buries++
 	t.Until = 0
+	t.forgetLatest()
 	if end, _ := t.endReason(now); end != 0 {
 		f = t.leave(end, t.Failure(), s)
 		f.First, f.Second = why, driver.EventBury
@@ -343,6 +368,7 @@ func (t *Task) Amend(a *driver.Amendment, priority int, now int64) (Transition, 
 		if t.Until = 0; *a.Delay > 0 {
 			t.Until = until
 		}
+		t.forgetLatest()
 		f.State = t.queue(now)
 	case t.State != driver.Ready || f.Turn != NewPlace:
 		return f, nil
@@ -383,18 +409,20 @@ func (t *Task) Replace(
 	if t.State == driver.Taken {
 		return Transition{State: driver.Taken}, nil
 	}
-	a := driver.Amendment{Delay: &n.Delay, Priority: &n.Priority}
+	delay := t.delay(n, now)
+	latest, a := t.Latest, driver.Amendment{Delay: &delay, Priority: &n.Priority}
 	if t.State == driver.Held {
-		if a.Delay, t.Until = nil, 0; n.Delay > 0 {
-			t.Until = Plus(now, n.Delay)
+		if a.Delay, t.Until = nil, 0; delay > 0 {
+			t.Until = Plus(now, delay)
 		}
 	}
 	f, err := t.Amend(&a, is.Priority, now)
+	t.Latest = latest
 	if costs && f.Event == 0 && t.State == driver.Ready && is.Cost != n.Cost {
 		t.Untried, f.Event, f.Turn = false, driver.EventChange, NewPlace
 	}
 	if t.Attempts, t.Err, t.Expires = 0, nil, 0; n.TTL > 0 {
-		t.Expires = Plus(now, n.TTL+n.Delay)
+		t.Expires = Plus(now, n.TTL+delay)
 	}
 	return f, err
 }
@@ -463,6 +491,12 @@ func (t *Task) OutcomeSoFar(id driver.ID) driver.Outcome {
 		return driver.Outcome{ID: id}
 	}
 	return driver.Outcome{ID: id, Done: true, Err: t.Failure()}
+}
+
+func (t *Task) forgetLatest() {
+	if t.Rare != nil {
+		t.Latest = 0
+	}
 }
 
 func (t *Task) setError(err *driver.Error) {

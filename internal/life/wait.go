@@ -26,6 +26,14 @@ func (w *Wait) Begin(until, now int64, by driver.ID) {
 	w.Hold, w.By = max(w.Hold, until), by
 }
 
+// Failed returns the task of a settlement if it has failed, else 0.
+func Failed(how *driver.Settlement, id driver.ID) driver.ID {
+	if how.Method == driver.Snooze {
+		return 0
+	}
+	return id
+}
+
 // Settle computes Until and Waits at that time.
 func (w *Wait) Settle(r driver.Rate, now int64) {
 	if w.Hold <= now {

@@ -10,8 +10,7 @@ import (
 type Accounts[K comparable] struct {
 	ThisRound bool // as in Turns
 	Quantum   int
-	OneTurn   bool        // keys have one turn ahead, and pay when it is served
-	Estimate  func(K) int // if not nil, what the next item of a key costs
+	OneTurn   bool // keys have one turn ahead, and pay when it is served
 
 	keys  map[K]*account
 	now   int  // the round being served
@@ -69,7 +68,6 @@ func (a *Accounts[K]) Push(key K, weight, cost int) {
 		a.give(k, join)
 		k.pay(cost, a.Quantum)
 	case items == 1:
-		a.price(key)
 		a.give(k, join)
 	}
 }
@@ -102,15 +100,6 @@ func (k *account) pay(cost, quantum int) {
 	share := k.weight * quantum
 	for k.used += cost; k.used > share; k.used -= share {
 		k.round++
-	}
-}
-
-// price looks up what the first item of a key costs.
-func (a *Accounts[K]) price(key K) {
-	if k := a.keys[key]; k != nil && a.Estimate != nil {
-		if i := slices.IndexFunc(k.places, func(p place) bool { return p.item }); i >= 0 {
-			k.places[i].cost = a.Estimate(key)
-		}
 	}
 }
 
@@ -181,7 +170,6 @@ func (a *Accounts[K]) Pop() (next K) {
 	k.served, first.turn = a.now, false
 	a.drop(next, 0)
 	if items, turns := k.count(); items > turns {
-		a.price(next)
 		a.give(k, math.MinInt) // a key with credit keeps it
 	}
 	return next
@@ -201,9 +189,7 @@ func (a *Accounts[K]) Remove(key K, i int) {
 			}
 		}
 	}
-	if a.drop(key, i); a.OneTurn && i == 0 {
-		a.price(key)
-	}
+	a.drop(key, i)
 }
 
 // RemoveLast takes out the last item of a key.

@@ -44,7 +44,7 @@ func openClients(b *testing.B, where string, n int, taking Taking) (all []client
 
 func conflicts(all []client) (n int64) {
 	for _, c := range all {
-		n += c.store.Conflicts()
+		n += c.store.db.Conflicts()
 	}
 	return n
 }

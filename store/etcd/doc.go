@@ -37,10 +37,11 @@
 //   - Two processes that put tasks of the same key at the same moment may give it a turn each in
 //     the same round.
 //   - With MaxInFlightPerKey, KeyRate, KeyCapacity or groups, processes that use the same key or
-//     group conflict; with a Rate, processes that take. With Capacity, Quantum, fairq.ThisRound,
-//     or kinds without a limit by key, one process at a time has the queue.
-//   - Times come from the clocks of the machines, which may differ by Options.Skew. Delays and
-//     leases are off by as much.
+//     group conflict; with a Rate, processes that take, in 16 processes 2.9 times a task. With
+//     Capacity, Quantum, fairq.ThisRound, or kinds without a limit by key, one process at a time
+//     has the queue.
+//   - Times come from the clocks of the machines, which may differ by Options.Skew. Delays are
+//     off by as much. A lease ends by the clock of its process, and that much later for others.
 //   - etcd keeps everything in memory and is made for some gigabytes, so for up to about a million
 //     tasks. It keeps old revisions until they are compacted: start the servers with
 //     --auto-compaction-retention. When their quota is used up, calls that write change nothing

@@ -30,8 +30,8 @@ type Options struct {
 	// have 448 KiB together if MaxPayload is 1 MiB.
 	MaxPayload int
 
-	// Skew is the largest difference between the clocks of two machines; 0 means a second. A
-	// consumer whose process has died expires that much later.
+	// Skew is the largest difference between the clocks of two machines; 0 means a second. For that
+	// long other processes wait after the end of a lease, and after a process has died.
 	Skew time.Duration
 
 	// Poll is the interval at which waiting calls look for changes of other processes; 0 means ten
@@ -187,9 +187,6 @@ func checkVersion(ctx context.Context, client *clientv3.Client) error {
 	return cmp.Or(failed,
 		fmt.Errorf("there is no endpoint in %q", strings.Join(client.Endpoints(), ", ")))
 }
-
-// Conflicts returns how many transactions of this Store were retried, because others were faster.
-func (s *Store) Conflicts() int64 { return s.db.Conflicts() }
 
 // Close ends the watches of the Store. Close its open queues first: that hands their taken tasks
 // back, otherwise they return only after Options.Grace of the queue.

@@ -24,8 +24,8 @@ type Options struct {
 	// MaxPayload limits the bytes of an encoded payload, up to 90,000; 0 means 90,000.
 	MaxPayload int
 
-	// Skew is the largest difference between the clocks of two machines; 0 means a second. A
-	// consumer whose process has died expires that much later.
+	// Skew is the largest difference between the clocks of two machines; 0 means a second. For that
+	// long other processes wait after the end of a lease, and after a process has died.
 	Skew time.Duration
 
 	// Poll is the interval at which waiting calls look for changes of other processes; 0 means ten
@@ -127,9 +127,6 @@ func open(ctx context.Context, o *Options, create func() (calls, error)) (*Store
 func WithTx(ctx context.Context, tx fdb.Transaction) context.Context {
 	return context.WithValue(ctx, txKey{}, calls(binding{tx}))
 }
-
-// Conflicts returns how many transactions of this Store were retried, because others were faster.
-func (s *Store) Conflicts() int64 { return s.db.Conflicts() }
 
 // Close ends the watches of the Store; the database is the caller's. Close its open queues first:
 // that hands their taken tasks back, otherwise they return only after Options.Grace of the queue.

@@ -8,7 +8,7 @@ import (
 )
 
 const sqlCopy = `COPY fairq.tasks (queue, id, created, round, place, since, ttr, max_attempts,
-	deadline, consumer, follower, ready_at, until, expires, wake,
+	deadline, consumer, follower, ready_at, until, expires, latest, wake,
 	err_code, used, weight, cost, attempts, priority, state, role, front, band, gap, returned,
 	untried, hidden, key, kind, unique_key, grp, err_message, metadata, payload)
 FROM STDIN (FORMAT binary)`
@@ -25,7 +25,7 @@ func newCopyData(rows int) *copyData {
 
 // add adds a row. The columns are those of sqlCopy.
 func (c *copyData) add(queue int64, r *rows.Row) {
-	c.data = binary.BigEndian.AppendUint16(c.data, 36)
+	c.data = binary.BigEndian.AppendUint16(c.data, 37)
 	for _, n := range [...]int64{
 		queue, int64(r.ID), r.Created, int64(r.Round), int64(r.Place), int64(r.Since),
 	} {
@@ -33,7 +33,7 @@ func (c *copyData) add(queue int64, r *rows.Row) {
 	}
 	for _, n := range [...]int64{
 		int64(r.TTR), int64(r.MaxAttempts), r.Deadline, int64(r.Consumer), int64(r.Follower), r.ReadyAt,
-		r.Until, r.Expires, r.Wake, codeOf(r.Err),
+		r.Until, r.Expires, r.Latest, r.Wake, codeOf(r.Err),
 		int64(r.Used),
 	} {
 		c.nullable(n, 0)

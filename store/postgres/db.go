@@ -31,8 +31,12 @@ type config struct {
 	// for tests in bubbles.
 	onChange func(queue uint64)
 
-	now  func() time.Time // instead of the database's clock, if not nil
-	slow time.Duration    // after which a search is slow, see marks; 0 means 5 ms
+	now func() time.Time // instead of the database's clock, if not nil
+
+	// The time after which a search is slow, and the number of tasks after which the marks move; 0
+	// means 5 ms and 4,000.
+	slow     time.Duration
+	markStep int
 
 	// copyFrom is the number of rows from which on they are inserted with COPY; 0 means 64. COPY
 	// needs an exchange of its own, and saves the server much of the cost of an INSERT for each
@@ -96,7 +100,7 @@ func open(ctx context.Context, c config) (*database, error) {
 		return nil, fmt.Errorf("postgres: %w", err)
 	}
 	db.name = conf.ConnConfig.Database + "." + db.schema
-	db.marks.slow = cmp.Or(c.slow, 5*time.Millisecond)
+	db.marks.slow, db.marks.step = cmp.Or(c.slow, 5*time.Millisecond), cmp.Or(c.markStep, 4000)
 	db.config.copyFrom = cmp.Or(c.copyFrom, 64)
 	if c.onChange != nil {
 		db.notify = newNotifier(db, c.onChange)
@@ -238,6 +242,8 @@ func (*database) Again(err error) (time.Duration, bool) {
 	switch e.Code {
 	case "23505":
 		return 0, true
+	case "55P03": // see sqlLimitWait
+		return 0, errors.Is(err, errMoving)
 	case "40001", "40P01":
 		return time.Millisecond, true
 	}

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -16,6 +17,9 @@ import (
 const (
 	// The row comes before the lock, as in Open.
 	sqlLockQueue = "SELECT writer FROM fairq.queues WHERE id = $1 FOR UPDATE"
+	// A transaction that moves the marks gives up, and waiting ones go on, if another one is long.
+	sqlLimitWait = "SET LOCAL lock_timeout = '20ms'"
+	sqlWaitAgain = "SET LOCAL lock_timeout TO DEFAULT"
 	sqlSetWriter = "UPDATE fairq.queues SET writer = $2 WHERE id = $1"
 	sqlLock      = "SELECT (extract(epoch FROM clock_timestamp()) * 1e9)::bigint " +
 		"FROM pg_advisory_xact_lock($1)"
@@ -27,7 +31,7 @@ const (
 
 	// The rounds are read one priority after the other, each at the end of its part of the index.
 	sqlHead = `
-SELECT settings, paused, paused_keys,
+SELECT settings, paused, paused_keys, marked,
 	ARRAY(
 		WITH RECURSIVE r AS (
 			(SELECT priority, round FROM fairq.rounds
@@ -59,13 +63,23 @@ func (t *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 	t.flush()
 	lock := sqlLockShared
 	var writer, locked, searched int64
-	if plan.Exclusive {
+	i := slices.IndexFunc(plan.Ranges, isSearch)
+	moves := i >= 0 && t.user == nil && t.db.marks.mustMove(queue)
+	if moves {
+		t.add(sqlLimitWait)
+	}
+	if plan.Exclusive || moves {
 		t.add(sqlLockQueue, v.queue).Query(each(func(r pgx.Rows) error { return r.Scan(&writer) }))
 		lock = sqlLock
 	}
 	t.add(lock, t.db.lock(queue)).QueryRow(func(r pgx.Row) error { return r.Scan(&locked) })
-	if i := slices.IndexFunc(plan.Ranges, isSearch); i >= 0 {
-		v.addSearch(t.db.marks.search(queue, &plan.Ranges[i]))
+	if i >= 0 {
+		s := v.newSearch(&plan.Ranges[i], someExtra)
+		s.whole = moves
+		v.addSearch(s)
+	}
+	if moves {
+		t.add(sqlWaitAgain)
 	}
 	own, known := t.db.writer.Load(), t.known(queue, plan)
 	if known == nil {
@@ -78,6 +92,8 @@ func (t *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 	}
 	err := t.send("enter")
 	switch {
+	case err != nil && moves:
+		err = fmt.Errorf("%w: %w", errMoving, err)
 	case err != nil || known == nil:
 	case writer == known.writer && writer == t.db.writer.Load():
 		v.kept = *known
@@ -94,7 +110,10 @@ func (t *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 	}
 	v.keep(plan, writer, own)
 	if v.ready != nil {
-		t.db.marks.searched(queue, v.ready, time.Duration(searched-locked))
+		t.db.marks.searched(v, time.Duration(searched-locked))
+	}
+	if moves {
+		v.moveMarks(v.ready)
 	}
 	t.views = append(t.views, v)
 	return v, nil
@@ -110,6 +129,7 @@ func (t *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 type kept struct {
 	head      *rows.Head
 	savedHead rows.Head // as it is in the database
+	marked    bool      // the queue has marks
 	writer    int64     // 0 if it is not to be kept
 }
 
@@ -169,7 +189,7 @@ func (v *view) prefetch(plan *rows.Plan, ranges []rows.Range) {
 func (v *view) readHead(r pgx.Row, clock *int64) error {
 	head := &rows.Head{Rounds: map[int]uint64{}}
 	var rounds []int64
-	err := r.Scan(&head.Settings, &head.Paused, &head.PausedKeys, &rounds, &v.now, clock)
+	err := r.Scan(&head.Settings, &head.Paused, &head.PausedKeys, &v.marked, &rounds, &v.now, clock)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil
 	}

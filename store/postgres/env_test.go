@@ -6,7 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -70,6 +69,5 @@ func (db testDB) again(tb testing.TB) testDB {
 }
 
 func TestRows(t *testing.T) {
-	exact := func(c *config) { c.slow = time.Hour } // however busy the machine is
-	rowstest.Run(t, func(t *testing.T) rows.DB { return openTest(t, exact) })
+	rowstest.Run(t, func(t *testing.T) rows.DB { return openTest(t, atMarks) })
 }

@@ -135,7 +135,7 @@ func (v *view) count() {
 
 // The tables with the contents of queues.
 var tablesOf = []string{
-	"tasks", "rounds", "counts", "keys", "served", "consumers", "groups",
+	"tasks", "rounds", "marks", "counts", "keys", "served", "consumers", "groups",
 	"outcomes", "history",
 }
 

@@ -1,174 +1,71 @@
 package postgres
 
 import (
-	"slices"
+	"errors"
 	"sync"
 	"time"
 
 	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/task/driver"
 )
 
-// marks are low-water marks: a search for ready tasks need not look before them.
+// Marks are low-water marks: no ready task of a band comes before its mark, so a search begins
+// there. For searches of kinds, each kind has its own.
 //
 // Tasks are taken at the front of an index. The entries of deleted tasks stay there as long as any
 // transaction in the database, however old, could still see them, and a search from the beginning
-// must pass all of them. So a search begins at the mark instead, where the last one has found a
-// task.
+// must pass all of them. As long as that is fast, marks are not used at all.
 //
-// A mark may be too late: a released task, or a task of a transaction that committed late, can be
-// before it. put moves the mark back for the tasks of this process. For tasks of others, a search
-// starts at the beginning once a second, and whenever a search has found nothing. As long as such
-// a search is fast, marks are not used at all.
+// Marks are right for all processes. One moves forward only in a transaction that is alone in the
+// queue, and not beyond the round being served. So no other transaction is about to put a task
+// before it, nor does a later one, unless it knows that the round of the task is being served, or
+// was: then it moves the mark back.
 type marks struct {
 	slow time.Duration
+	step int // the number of tasks to find before the marks move
 
-	mu     sync.Mutex // protects queues, and the marks in them
-	queues map[uint64]*queueMarks
+	mu     sync.Mutex // protects queues
+	queues map[uint64]queueMarks
 }
 
 type queueMarks struct {
-	slow  bool      // the last search from the beginning was slow
-	whole time.Time // when that was
-	at    map[segment]position
+	used  bool      // a search was slow: searches begin at the marks
+	slow  bool      // so was the last one
+	found int       // tasks since the marks were moved
+	moved time.Time // when that was
 }
 
-// segment is a part of an index with its own mark: a band, or a kind within a band. The kind is ""
-// if all kinds are searched.
-type segment struct {
-	kind string
-	band int
-}
-
-type position struct{ round, place uint64 }
-
-func positionOf(r *rows.Row) position { return position{r.Round, r.Place} }
-
-func (p position) before(q position) bool {
-	return p.round < q.round || p.round == q.round && p.place < q.place
-}
-
-// maxMarks limits the marks of a queue.
-const maxMarks = 64
-
-// search looks for the ready tasks of a range: in each segment from a position on, up to a band.
-// The segments are in order.
-type search struct {
-	rows.Range
-	marked bool // it begins at a mark
-	// how many more of each kind are read than wanted, because others may have locked some
-	extra    int
-	found    []*rows.Row // rows not written since
-	complete bool        // there are no others
-
-	kinds                     [][]byte // as the arguments of the statement
-	from, round, place, below []int64
-}
-
-func (s *search) add(kind string, from int, at position, below int) {
-	s.kinds = append(s.kinds, []byte(kind))
-	s.from, s.below = append(s.from, int64(from)), append(s.below, int64(below))
-	s.round, s.place = append(s.round, int64(at.round)), append(s.place, int64(at.place))
-}
-
-// search returns the search for the tasks of a range.
-func (m *marks) search(queue uint64, r *rows.Range) *search {
+// uses reports whether searches begin at the marks.
+func (m *marks) uses(queue uint64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := &search{Range: *r, extra: 16}
-	q := m.queues[queue]
-	s.marked = q != nil && q.slow && time.Since(q.whole) < time.Second
-	kinds := []string{""}
-	if r.Index == rows.TaskKind {
-		kinds = nil
-		for _, p := range r.Prefixes {
-			kinds = append(kinds, p[0].(string))
-		}
-	}
-	first, below := 0, int(r.To[0].(int64))
-	if r.From != nil {
-		first = int(r.From[0].(int64))
-	}
-	for _, kind := range kinds {
-		from, at := first, position{}
-		if s.marked {
-			for _, next := range q.bands(kind) {
-				if next < first {
-					continue
-				} else if next >= below {
-					break
-				}
-				s.add(kind, from, at, next)
-				from, at = next, q.at[segment{kind, next}]
-			}
-		}
-		s.add(kind, from, at, below)
-	}
-	return s
+	return m.queues[queue].used
 }
 
-// wholeSearch returns a search from the beginning, even if others have locked many tasks.
-func wholeSearch(r *rows.Range) *search {
-	s := new(marks).search(0, r)
-	s.extra = 2000
-	return s
-}
-
-// bands returns the bands with marks, in order.
-func (q *queueMarks) bands(kind string) (list []int) {
-	for p := range q.at {
-		if p.kind == kind {
-			list = append(list, p.band)
-		}
-	}
-	slices.Sort(list)
-	return list
-}
-
-// searched moves the marks to the tasks of a search. 50 µs of its time for each row do not count
-// as passing dead entries.
-func (m *marks) searched(queue uint64, s *search, took time.Duration) {
+// mustMove reports whether it is time to move the marks. The caller tries it.
+func (m *marks) mustMove(queue uint64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	q := m.queues[queue]
-	if q == nil {
-		if m.queues == nil {
-			m.queues = map[uint64]*queueMarks{}
-		}
-		q = &queueMarks{at: map[segment]position{}}
+	isTime := q.used && (q.found >= m.step || q.slow && time.Since(q.moved) >= time.Second)
+	if isTime {
+		q.found, q.moved = 0, time.Now()
 		m.queues[queue] = q
 	}
-	if !s.marked {
-		q.whole, q.slow = time.Now(), took-time.Duration(len(s.found))*50*time.Microsecond >= m.slow
-	}
-	seen := map[segment]bool{}
-	for _, r := range s.found {
-		p := segment{"", r.Band}
-		if s.Index == rows.TaskKind {
-			p.kind = r.Kind
-		}
-		if !seen[p] {
-			seen[p] = true
-			if _, ok := q.at[p]; !ok && len(q.at) >= maxMarks {
-				clear(q.at)
-			}
-			q.at[p] = positionOf(r)
-		}
-	}
+	return isTime
 }
 
-// put moves marks back to a task that this process gives a band.
-func (m *marks) put(queue uint64, r *rows.Row) {
+// searched notes how long a search took. 50 µs for each row do not count as passing dead entries.
+func (m *marks) searched(v *view, took time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	q := m.queues[queue]
-	if q == nil {
-		return
+	if m.queues == nil {
+		m.queues = map[uint64]queueMarks{}
 	}
-	for _, p := range [...]segment{{"", r.Band}, {r.Kind, r.Band}} {
-		if at, ok := q.at[p]; ok && positionOf(r).before(at) {
-			q.at[p] = positionOf(r)
-		}
-	}
+	q, n := m.queues[uint64(v.queue)], len(v.ready.found)
+	q.slow = took-time.Duration(n)*50*time.Microsecond >= m.slow
+	q.used, q.found = q.used || q.slow || v.marked, q.found+n
+	m.queues[uint64(v.queue)] = q
 }
 
 // forget forgets a queue.
@@ -176,4 +73,85 @@ func (m *marks) forget(queue uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.queues, queue)
+}
+
+// segment is a part of an index with a mark: a band in the index of a name, see search.
+type segment struct {
+	name string
+	band int
+}
+
+type position struct{ round, place uint64 }
+
+func (p position) before(q position) bool {
+	return p.round < q.round || p.round == q.round && p.place < q.place
+}
+
+var (
+	sqlSetMark = withRows(3, "band, round, place, name", `
+INSERT INTO fairq.marks (queue, name, band, round, place)
+SELECT $1, name, band, round, place FROM %s
+ON CONFLICT (queue, name, band) DO UPDATE SET round = excluded.round, place = excluded.place`)
+
+	sqlMarkBack = withRows(3, "band, round, place, name", `
+UPDATE fairq.marks m SET round = u.round, place = u.place
+FROM (SELECT DISTINCT ON (name, band) * FROM %s ORDER BY name, band, round, place) u
+WHERE m.queue = $1 AND m.name = u.name AND m.band = u.band
+	AND (m.round, m.place) > (u.round, u.place)`)
+)
+
+// errMoving is the error of a transaction that would move marks. The next one need not be alone.
+var errMoving = errors.New("the marks are being moved")
+
+const sqlMarked = "UPDATE fairq.queues SET marked = true WHERE id = $1"
+
+// maxMarks is the greatest number of marks that are moved at once.
+const maxMarks = 256
+
+// moveMarksBack moves marks back to a task that may be before them.
+func (v *view) moveMarksBack(r *rows.Row) {
+	if r.Round > v.savedHead.Rounds[(r.Band-1)%(driver.MaxPriority+1)] {
+		return
+	}
+	for _, name := range [...]string{"", nameOf(r.Kind)} {
+		at := []int64{int64(r.Band), int64(r.Round), int64(r.Place)}
+		v.buffer(sqlMarkBack).add(at, []byte(name))
+	}
+}
+
+// moveMarks moves marks to the first tasks that an exclusive transaction has found at the places
+// where it searched. Bands that it has passed have no tasks.
+func (v *view) moveMarks(s *search) {
+	first, last := map[segment]position{}, 0
+	for _, r := range s.found {
+		at := segment{"", r.Band}
+		if s.Index == rows.TaskKind {
+			at.name = nameOf(r.Kind)
+		}
+		if _, known := first[at]; !known {
+			first[at] = position{r.Round, r.Place}
+		}
+		last = r.Band
+	}
+	if len(s.found) < s.Limit {
+		last = s.below
+	}
+	to := v.buffer(sqlSetMark)
+	for priority, round := range v.head.Rounds {
+		for band := 1 + priority; band <= min(last, s.below-1); band += driver.MaxPriority + 1 {
+			for _, name := range s.names {
+				p, found := first[segment{name, band}]
+				if end := (position{round + 1, 0}); !found || end.before(p) {
+					p = end
+				}
+				if band >= s.first && (found || band < last) && to.n < maxMarks {
+					to.add([]int64{int64(band), int64(p.round), int64(p.place)}, []byte(name))
+				}
+			}
+		}
+	}
+	if !v.marked {
+		v.marked = true
+		v.do(sqlMarked)
+	}
 }

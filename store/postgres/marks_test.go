@@ -10,18 +10,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/task"
 	"github.com/fairq/fairq/task/driver"
 )
 
 // batch is how many tasks settleAll takes at a time.
 const batch = 10
 
-// settleAll takes tasks and deletes them like acks, and returns how long that took.
-func settleAll(t *testing.T, db *database, queue uint64, batches int) time.Duration {
+// settleAll takes tasks in several processes and deletes them like acks, and returns how long that
+// took.
+func settleAll(t *testing.T, dbs []testDB, queue uint64, batches int) time.Duration {
 	t.Helper()
 	start := time.Now()
-	for range batches {
-		err := in(db, queue, rows.Plan{
+	for i := range batches {
+		err := in(dbs[i%len(dbs)].database, queue, rows.Plan{
 			Numbers: batch,
 			Ranges:  []rows.Range{rows.ReadyRange(everything, batch)}, Counts: true,
 		},
@@ -60,55 +62,103 @@ func TestOldSnapshotDoesNotSlowDownTakes(t *testing.T) {
 	_, err = old.Exec(context.Background(), db.text("SELECT FROM fairq.tasks LIMIT 1"))
 	require.NoError(t, err)
 
-	settleAll(t, db.database, q, batches/10) // the statements are prepared
-	first := settleAll(t, db.database, q, batches)
+	dbs := []testDB{db, db.again(t)}
+	settleAll(t, dbs, q, batches/10) // the statements are prepared
+	first := settleAll(t, dbs, q, batches)
 	for range many - 1 {
-		settleAll(t, db.database, q, batches)
+		settleAll(t, dbs, q, batches)
 	}
-	last := settleAll(t, db.database, q, batches)
+	last := settleAll(t, dbs, q, batches)
 	for range 2 { // other work of the machine may have slowed one of them
-		last = min(last, settleAll(t, db.database, q, batches))
+		last = min(last, settleAll(t, dbs, q, batches))
 	}
 	t.Logf("%d tasks in %v at first, %v after %d", batch*batches, first, last, batch*batches*many)
 	require.Less(t, last, 3*first+300*time.Millisecond)
 }
 
-// alwaysSlow makes searches use marks from the start.
-func alwaysSlow(c *config) { c.slow = -time.Hour }
+// atMarks makes every search slow.
+func atMarks(c *config) { c.slow, c.markStep = 1, 1 }
 
+// A process finds what another one hands back, before the tasks that it has taken last.
+func TestHandedBackBeforeTheMark(t *testing.T) {
+	type entry = task.Entry[string]
+	for name, entries := range map[string][]entry{
+		"another priority": {
+			{Key: "k", Payload: "x"},
+			{Key: "k", Payload: "y"},
+			{Key: "z", Payload: "z", Options: task.PutOptions{Priority: 1}},
+		},
+		"the same round": {
+			{Key: "x", Payload: "x"},
+			{Key: "y", Payload: "y"},
+			{Key: "z", Payload: "z"},
+			{Key: "w", Payload: "w"},
+		},
+	} {
+		db := openTest(t, atMarks)
+		open := func(db testDB) *task.Queue[string] {
+			q, err := task.Open[string](t.Context(), newTestStore(db), name, nil)
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, q.Close(context.Background())) })
+			return q
+		}
+		a, b := open(db), open(db.again(t))
+		take := func(q *task.Queue[string], want string) *task.Task[string] {
+			t.Helper()
+			one, err := q.Take(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, want, one.Payload, name)
+			return one
+		}
+		for range 3 { // first the process finds out that searches are slow
+			_, err := a.PutBatch(t.Context(), entries)
+			require.NoError(t, err)
+			x := take(b, "x")
+			y := take(a, "y")
+			require.NoError(t, x.Return(t.Context()))
+			for _, one := range []*task.Task[string]{take(a, "x"), y, take(a, "z")} {
+				require.NoError(t, one.Ack(t.Context()))
+			}
+			if len(entries) > 3 {
+				require.NoError(t, take(a, "w").Ack(t.Context()))
+			}
+		}
+	}
+}
+
+// A process finds tasks that come before its last ones: its own and those of others, of each kind,
+// and of transactions that end late.
 func TestTasksBeforeTheMark(t *testing.T) {
-	db := openTest(t, alwaysSlow)
-	other := openTest(t).database // without notifications
-	other.schema = db.schema
+	db := openTest(t, atMarks)
+	other := db.again(t).database
 	q := makeQueue(t, db.database)
 	put(t, db.database, q, 10, 20)
-	require.Equal(t, []uint64{10, 11}, take(t, db.database, q, 2))
-	require.Equal(t, []uint64{12, 13}, take(t, db.database, q, 2))
-
-	// A search finds a task of this process immediately.
-	put(t, db.database, q, 3, 1)
-	require.Equal(t, []uint64{3}, take(t, db.database, q, 1))
-	require.Equal(t, []uint64{14}, take(t, db.database, q, 1))
-	require.Equal(t, []uint64{15}, take(t, db.database, q, 1))
-
-	// A search finds a task of another process within a second.
-	put(t, other, q, 4, 1)
-	start := time.Now()
-	rounds := take(t, db.database, q, 1)
-	for n := 1; rounds[0] != 4; n++ {
-		require.Less(t, time.Since(start), 30*time.Second)
-		require.Less(t, n, 10, "if it found nothing else it would look everywhere")
-		time.Sleep(300 * time.Millisecond)
-		rounds = take(t, db.database, q, 1)
-		require.Len(t, rounds, 1)
+	for n := range uint64(5) {
+		require.Equal(t, []uint64{10 + 2*n, 11 + 2*n}, take(t, db.database, q, 2))
 	}
-
-	// It finds it immediately if there is no other task. Another kind has a mark of its own.
-	for len(take(t, db.database, q, 5)) > 0 {
+	for _, by := range []*database{db.database, other} {
+		put(t, by, q, 3, 2)
+		require.Equal(t, []uint64{3}, take(t, db.database, q, 1))
+		require.Equal(t, []uint64{4}, take(t, other, q, 1))
 	}
-	put(t, other, q, 5, 1)
-	require.Equal(t, []uint64{5}, take(t, db.database, q, 1))
-	require.Empty(t, take(t, db.database, q, 1))
+	putting, err := other.Begin(t.Context())
+	require.NoError(t, err)
+	v, err := enter(putting, q, &rows.Plan{})
+	require.NoError(t, err)
+	require.NoError(t, insertSome(v, 21, 1))
+	require.Equal(t, []uint64{20, 21, 22, 23}, take(t, db.database, q, 4))
+	require.NoError(t, putting.Commit())
+	require.Equal(t, []uint64{21}, take(t, db.database, q, 1))
+	user, err := db.pool.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = user.Exec(t.Context(), db.text("SELECT FROM fairq.tasks WHERE round = 24 FOR UPDATE"))
+	require.NoError(t, err)
+	for round := range uint64(3) {
+		require.Equal(t, []uint64{25 + round}, take(t, db.database, q, 1))
+	}
+	require.NoError(t, user.Rollback(t.Context()))
+	require.Equal(t, []uint64{24, 28, 29}, take(t, db.database, q, 10))
+
 	f := rows.Filter{MaxPriority: driver.MaxPriority, Kinds: []string{"b", "a", "b", ""}}
 	add := func(db *database, r rows.Row) {
 		require.NoError(t, in(db, q, rows.Plan{}, func(v rows.Calls) (err error) {
@@ -121,37 +171,26 @@ func TestTasksBeforeTheMark(t *testing.T) {
 	}
 	for _, kind := range []string{"a", "b"} {
 		for i := range 3 {
-			add(db.database, rows.Row{Kind: kind, Priority: i % 2, Round: uint64(20 + i)})
+			add(db.database, rows.Row{Kind: kind, Priority: i % 2, Round: uint64(40 + i)})
 		}
 	}
-	takeOne := func() (found rows.Row) {
-		require.NoError(t, in(db.database, q,
-			rows.Plan{Numbers: 1, Ranges: []rows.Range{rows.ReadyRange(f, 1)}}, func(v rows.Calls) error {
-				list, err := v.Ready(f, 1)
-				if err != nil || len(list) == 0 {
-					return err
-				}
-				found = *list[0]
-				return takeRow(v, list[0])
-			}))
-		return found
+	takes := func(rounds ...uint64) {
+		for _, round := range rounds {
+			require.Equal(t, []uint64{round}, takeOf(t, db.database, q, f, 1))
+		}
 	}
-	require.EqualValues(t, 20, takeOne().Round)
-	require.EqualValues(t, 20, takeOne().Round)
-	require.EqualValues(t, 22, takeOne().Round)
+	takes(40, 40, 42)
 	add(db.database, rows.Row{Kind: "a", Round: 1})
+	add(other, rows.Row{Kind: "b", Round: 2})
 	add(other, rows.Row{Kind: "c", Round: 1})
-	require.EqualValues(t, 1, takeOne().Round)
-	require.EqualValues(t, 22, takeOne().Round)
-	require.Equal(t, 1, takeOne().Priority)
-	require.Equal(t, 1, takeOne().Priority)
-	require.Zero(t, takeOne().Round)
+	takes(1, 2, 42, 41, 41)
+	require.Empty(t, takeOf(t, db.database, q, f, 1))
 }
 
 // Locked tasks are skipped, and a row is checked again after a wait for its lock.
 func TestTakersDoNotWait(t *testing.T) {
 	t.Parallel()
-	for _, change := range []func(*config){alwaysSlow, func(*config) {}} {
+	for _, change := range []func(*config){atMarks, func(*config) {}} {
 		db := openTest(t, change)
 		q := makeQueue(t, db.database)
 		put(t, db.database, q, 1, 1000)

@@ -73,7 +73,7 @@ var (
 // once, perhaps on an empty table, and must use the same indexes then.
 func TestPlans(t *testing.T) {
 	s := &statements{args: map[string][]any{}}
-	db := openTest(t, func(c *config) { c.tracer, c.copyFrom = s, 64 })
+	db := openTest(t, atMarks, func(c *config) { c.tracer, c.copyFrom = s, 64 })
 	exec := func(sql string) {
 		_, err := db.pool.Exec(t.Context(), db.text(sql))
 		require.NoError(t, err)
@@ -81,6 +81,10 @@ func TestPlans(t *testing.T) {
 	exec("ALTER TABLE fairq.tasks SET (autovacuum_enabled = false)")
 	q := makeQueue(t, db.database)
 	fillQueue(t, db.database, q, 20_000)
+	for range 3 {
+		require.NotEmpty(t, take(t, db.database, q, 3))
+	}
+	put(t, db.database, q, 1, 1) // before a mark
 	errBack := errors.New("so that it can all be done again")
 	require.ErrorIs(t, in(db.database, q, rows.Plan{
 		Numbers: 5, Ranges: []rows.Range{
@@ -96,6 +100,9 @@ func TestPlans(t *testing.T) {
 	for _, sql := range []rowsSQL{sqlInsert, sqlUpdate, sqlTake} {
 		require.NotNil(t, s.args[db.text(sql.one)], sql.one)
 		require.NotNil(t, s.args[db.text(sql.many)], sql.many)
+	}
+	for _, sql := range []string{sqlMarkBack.many, sqlSetMark.one} {
+		require.NotNil(t, s.args[db.text(sql)], sql)
 	}
 	seen := s.args
 	s.args = nil

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"reflect"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -9,11 +10,20 @@ import (
 )
 
 var (
+	// The segments of a search: from each mark to the next one. $5 says whether to use the marks.
+	sqlSegments = `
+(SELECT name, band, round, place, lead(band, 1, $4::bigint)
+	OVER (PARTITION BY name ORDER BY band, round, place) AS below
+FROM unnest($2::bytea[]) n (name) CROSS JOIN LATERAL (
+	SELECT $3::bigint AS band, 0::bigint AS round, 0::bigint AS place
+	UNION ALL
+	SELECT band, round, place FROM fairq.marks
+	WHERE $5 AND queue = $1 AND marks.name = n.name AND band >= $3 AND band < $4
+) m) s`
+
 	// Each segment is searched along the index, and the next one only if there are too few tasks.
 	sqlReady = `
-SELECT t.* FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])
-	s (band, round, place, below)
-CROSS JOIN LATERAL (
+SELECT t.* FROM ` + sqlSegments + ` CROSS JOIN LATERAL (
 	SELECT ` + columns + `, payload FROM fairq.tasks
 	WHERE queue = $1 AND band > 0 AND front <> 1
 		AND (band, round, place) >= (s.band, s.round, s.place) AND band < s.below
@@ -26,16 +36,14 @@ CROSS JOIN LATERAL (
 	// index of ready tasks there.
 	sqlReadyKinds = `
 SELECT t.* FROM (
-	SELECT c.id FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $8::bytea[])
-		s (band, round, place, below, kind)
-	CROSS JOIN LATERAL (
+	SELECT c.id FROM ` + sqlSegments + ` CROSS JOIN LATERAL (
 		(SELECT id, band, round, place FROM fairq.tasks
-		WHERE queue = $1 AND kind = s.kind AND band > 0 AND (kind <> '' OR front = 1)
+		WHERE queue = $1 AND kind = substr(s.name, 2) AND band > 0 AND (kind <> '' OR front = 1)
 			AND (band, round, place) >= (s.band, s.round, s.place) AND band < s.below
 		ORDER BY band, round, place LIMIT $7)
 		UNION ALL
 		(SELECT id, band, round, place FROM fairq.tasks
-		WHERE s.kind = '' AND queue = $1 AND kind = '' AND band > 0 AND front <> 1
+		WHERE s.name = '=' AND queue = $1 AND kind = '' AND band > 0 AND front <> 1
 			AND (band, round, place) >= (s.band, s.round, s.place) AND band < s.below
 		ORDER BY band, round, place LIMIT $7)
 	) c
@@ -46,14 +54,56 @@ SELECT t.* FROM (
 ) t LIMIT $6`
 )
 
+// search looks for the ready tasks of a range.
+type search struct {
+	rows.Range
+	first, below int      // the bands
+	names        []string // of the marks that it uses: see nameOf
+	// how many more of each kind are read than wanted, because others may have locked some
+	extra    int
+	marked   bool        // it begins at the marks
+	whole    bool        // it passes over no locked tasks, which a user may have locked
+	found    []*rows.Row // rows not written since
+	complete bool        // there are no others
+}
+
+// newSearch returns the search for the tasks of a range.
+func (v *view) newSearch(r *rows.Range, extra int) *search {
+	s := &search{Range: *r, below: int(r.To[0].(int64)), names: []string{""}, extra: extra}
+	if r.From != nil {
+		s.first = int(r.From[0].(int64))
+	}
+	if r.Index == rows.TaskKind {
+		s.names = nil
+		for _, p := range r.Prefixes {
+			s.names = append(s.names, nameOf(p[0].(string)))
+		}
+	}
+	s.marked = v.tx.db.marks.uses(uint64(v.queue))
+	return s
+}
+
+// nameOf returns the name of the marks of a kind. The marks of all tasks have the name "".
+func nameOf(kind string) string { return "=" + kind }
+
 // statement returns the query of a search.
 func (s *search) statement(queue int64) (string, []any) {
-	sql, args := sqlReady, []any{queue, s.from, s.round, s.place, s.below, s.Limit}
+	names := make([][]byte, len(s.names))
+	for i, name := range s.names {
+		names[i] = []byte(name)
+	}
+	sql, args := sqlReady, []any{queue, names, s.first, s.below, s.marked, s.Limit}
 	if s.Index == rows.TaskKind {
-		sql, args = sqlReadyKinds, append(args, s.Limit+s.extra, s.kinds)
+		sql, args = sqlReadyKinds, append(args, s.Limit+s.extra)
+	}
+	if s.whole {
+		sql = strings.Replace(sql, "SKIP LOCKED", "", 1)
 	}
 	return sql, args
 }
+
+// someExtra is the extra of a search that is tried first.
+const someExtra = 16
 
 // addSearch adds a search to the batch, and keeps its result.
 func (v *view) addSearch(s *search) {
@@ -65,7 +115,7 @@ func (v *view) addSearch(s *search) {
 	v.tx.add(sql, args...).Query(func(r pgx.Rows) error {
 		s.found = nil
 		err := read(r)
-		s.complete = !s.marked && s.Index == rows.TaskReady && len(s.found) < s.Limit
+		s.complete = s.Index == rows.TaskReady && len(s.found) < s.Limit
 		return err
 	})
 }
@@ -82,13 +132,13 @@ func (v *view) readyTasks(r *rows.Range) ([]*rows.Row, error) {
 		(len(s.found) == r.Limit || s.complete) {
 		return s.found, nil
 	}
-	for _, s := range []*search{v.tx.db.marks.search(uint64(v.queue), r), wholeSearch(r)} {
+	for _, extra := range [...]int{someExtra, 2000} {
 		v.tx.flush()
-		v.addSearch(s)
+		v.addSearch(v.newSearch(r, extra))
 		if err := v.tx.send("ready"); err != nil {
 			return nil, err
 		}
-		if len(s.found) > 0 || s.complete {
+		if len(v.ready.found) > 0 || v.ready.complete {
 			break
 		}
 	}

@@ -40,7 +40,7 @@ var sources = [rows.NumIndexes]source{
 	rows.TaskGroup: {"tasks", []string{"grp", "id"}, ""},
 
 	rows.KeyName:          {"keys", []string{"key"}, ""},
-	rows.KeyUntil:         {"keys", []string{"until"}, "until IS NOT NULL"},
+	rows.KeyUntil:         {"keys", []string{"(waits::int)", "until"}, "until IS NOT NULL"},
 	rows.KeyLimits:        {"keys", []string{"key"}, "limits IS NOT NULL"},
 	rows.ServedLine:       {"served", []string{"priority", "key"}, ""},
 	rows.ServedRound:      {"served", []string{"priority", "round"}, "round IS NOT NULL"},

@@ -7,6 +7,7 @@ CREATE TABLE fairq.queues (
 	paused_keys bigint NOT NULL DEFAULT 0,
 	writer      bigint NOT NULL DEFAULT 0, -- 0, or who alone has written since it was set
 	paused      boolean NOT NULL DEFAULT false,
+	marked      boolean NOT NULL DEFAULT false, -- it has marks
 	name        bytea NOT NULL UNIQUE,
 	settings    bytea NOT NULL
 );
@@ -23,6 +24,16 @@ CREATE TABLE fairq.rounds (
 	priority smallint NOT NULL
 );
 CREATE INDEX rounds_round ON fairq.rounds (queue, priority, round);
+
+-- No ready task of a band comes before its mark. The name is '' for all of them, or '=' and a kind.
+CREATE TABLE fairq.marks (
+	queue bigint NOT NULL,
+	round bigint NOT NULL,
+	place bigint NOT NULL,
+	band  smallint NOT NULL,
+	name  bytea NOT NULL,
+	PRIMARY KEY (queue, name, band)
+);
 
 -- How many tasks there are is the sum of the rows of a queue. Transactions add rows; now and then
 -- one puts many together.
@@ -52,6 +63,7 @@ CREATE TABLE fairq.tasks (
 	ready_at     bigint,
 	until        bigint,
 	expires      bigint,
+	latest       bigint,
 	wake         bigint,
 	err_code     bigint,
 	weight       bigint, -- NULL is 1
@@ -109,7 +121,7 @@ CREATE TABLE fairq.keys (
 	PRIMARY KEY (queue, key)
 );
 CREATE INDEX keys_paused ON fairq.keys (queue, key) WHERE paused;
-CREATE INDEX keys_until ON fairq.keys (queue, until) WHERE until IS NOT NULL;
+CREATE INDEX keys_until ON fairq.keys (queue, (waits::int), until) WHERE until IS NOT NULL;
 CREATE INDEX keys_limits ON fairq.keys (queue, key) WHERE limits IS NOT NULL;
 
 CREATE TABLE fairq.served (

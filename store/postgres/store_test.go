@@ -10,7 +10,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/task"
 	"github.com/fairq/fairq/task/driver"
+	"github.com/fairq/fairq/task/memory"
 	"github.com/fairq/fairq/task/storetest"
 )
 
@@ -48,7 +50,7 @@ func (s *testStore) Reopen(t *testing.T) driver.Store { return newTestStore(s.db
 func (s *testStore) Kill(*testing.T)                  { s.db.dead.Store(true) }
 
 // inBubble uses the time of the bubble, and lets no goroutine wait for the network.
-func inBubble(c *config) { c.now, c.slow = time.Now, time.Hour }
+func inBubble(c *config) { c.now = time.Now }
 
 // TestStore also shows that a database works in bubbles of testing/synctest: without calls none of
 // its goroutines waits for the network.
@@ -58,6 +60,21 @@ func TestStore(t *testing.T) {
 	}
 	sharedDatabase(t) // so that the server is not part of a bubble
 	storetest.Run(t, func(t *testing.T) driver.Store { return newTestStore(openTest(t, inBubble)) })
+}
+
+// TestProcesses compares queues that two processes have open, and that search at the marks, with
+// queues in memory.
+func TestProcesses(t *testing.T) {
+	sharedDatabase(t)
+	seeds := 12
+	if testing.Short() {
+		seeds = 2
+	}
+	memory := func(*testing.T) driver.Store { return new(memory.Store) }
+	storetest.Compare(t, seeds, memory, func(t *testing.T, _ uint64) storetest.Subject {
+		one := newTestStore(openTest(t, inBubble, atMarks))
+		return storetest.Subject{Store: one, Others: []task.Store{one.Reopen(t)}}
+	})
 }
 
 // forgetful is the database of a process that remembers no queue, as if others worked with it too.

@@ -89,25 +89,35 @@ func insertSome(v rows.Calls, first uint64, n int) error {
 	return nil
 }
 
-// take takes tasks, and returns their rounds.
-func take(tb testing.TB, db *database, queue uint64, n int) (rounds []uint64) {
+// take takes tasks, and returns their rounds, which are being served then.
+func take(tb testing.TB, db *database, queue uint64, n int) []uint64 {
 	tb.Helper()
-	require.NoError(tb, in(db, queue,
-		rows.Plan{Numbers: n, Ranges: []rows.Range{rows.ReadyRange(everything, n)}},
-		func(v rows.Calls) error {
-			list, err := v.Ready(everything, n)
-			if err != nil {
-				return err
-			}
+	return takeOf(tb, db, queue, everything, n)
+}
+
+func takeOf(
+	tb testing.TB, db *database, queue uint64, f rows.Filter, n int,
+) (rounds []uint64) {
+	tb.Helper()
+	plan := rows.Plan{Numbers: n, Ranges: []rows.Range{rows.ReadyRange(f, n)}}
+	for {
+		rounds = nil
+		err := in(db, queue, plan, func(v rows.Calls) error {
+			list, err := v.Ready(f, n)
 			for _, r := range list {
 				rounds = append(rounds, r.Round)
-				if err := takeRow(v, r); err != nil {
-					return err
+				v.Head().Rounds[r.Priority] = max(r.Round, v.Head().Rounds[r.Priority])
+				if err == nil {
+					err = takeRow(v, r)
 				}
 			}
-			return nil
-		}))
-	return rounds
+			return cmp.Or(err, v.Save())
+		})
+		if !again(db, err) {
+			require.NoError(tb, err)
+			return rounds
+		}
+	}
 }
 
 func takeRow(v rows.Calls, r *rows.Row) (err error) {

@@ -109,8 +109,8 @@ func (v taskTable) Put(r *rows.Row) error {
 	default:
 		v.change(r, opUpdate)
 	}
-	if r.Band != 0 { // it may be before a mark
-		v.tx.db.marks.put(uint64(v.queue), r)
+	if v.marked && r.Band != 0 {
+		v.moveMarksBack(r)
 	}
 	return nil
 }
@@ -158,9 +158,8 @@ func (v *view) addTasks(r *rows.Range) *[]*rows.Row {
 	var args []any
 	switch {
 	case r.Index == rows.TaskKind:
-		s := wholeSearch(r)
-		s.extra, payload = 0, true
-		sql, args = s.statement(v.queue)
+		payload = true
+		sql, args = v.newSearch(r, 0).statement(v.queue)
 		sql = unlocked(sql)
 	default:
 		sql, args = statement(v.queue, r, selected)
@@ -179,7 +178,7 @@ func (v *view) addTasks(r *rows.Range) *[]*rows.Row {
 const columns = `id, key, kind, unique_key, grp, role, priority, weight, cost, ttr,
 	max_attempts, created, deadline,
 	state, band, gap, returned, untried, front, hidden, round, used, place, since, consumer,
-	follower, attempts, ready_at, until, expires, wake, err_code, err_message, metadata`
+	follower, attempts, ready_at, until, expires, latest, wake, err_code, err_message, metadata`
 
 const turnColumns = `id, key, priority, weight, cost, state, returned, round, used, place`
 
@@ -242,8 +241,8 @@ func (s *scannedRow) columns() []any {
 		&s.state, &r.Band, &r.Gap, &r.Returned, &r.Untried, &r.Front, &r.Hidden, &r.Round,
 		&s.used, &r.Place,
 		&r.Since, &s.consumer, &s.follower, &s.attempts,
-		(*number)(&r.ReadyAt), (*number)(&r.Until), (*number)(&r.Expires), (*number)(&r.Wake), &s.code,
-		&s.message, (*text)(&r.Metadata),
+		(*number)(&r.ReadyAt), (*number)(&r.Until), (*number)(&r.Expires), (*number)(&r.Latest),
+		(*number)(&r.Wake), &s.code, &s.message, (*text)(&r.Metadata),
 	}
 }
 

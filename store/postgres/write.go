@@ -128,11 +128,11 @@ func column[T any](values []T) any {
 }
 
 const changingColumns = `priority, state, band, gap, returned, untried, front, hidden,
-	round, used, place, since, consumer, follower, attempts, ready_at, until, expires, wake,
-	err_code`
+	round, used, place, since, consumer, follower, attempts, ready_at, until, expires,
+	latest, wake, err_code`
 
 var (
-	sqlInsert = withRows(28,
+	sqlInsert = withRows(29,
 		"id, role, weight, cost, ttr, max_attempts, created, deadline, "+changingColumns+
 			", grp, err_message, key, kind, unique_key, metadata, payload", `
 INSERT INTO fairq.tasks (queue, id, role, weight, cost, ttr, max_attempts, created, deadline,
@@ -143,13 +143,14 @@ SELECT $1, id, role, nullif(weight, 1), nullif(cost, 1), nullif(ttr, 0),
 	priority, state, band, gap <> 0, returned <> 0, untried <> 0, front, hidden <> 0,
 	round, nullif(used, 0), place, since, nullif(consumer, 0), nullif(follower, 0), attempts,
 	nullif(ready_at, 0),
-	nullif(until, 0), nullif(expires, 0), nullif(wake, 0), nullif(err_code, 0), grp, err_message,
+	nullif(until, 0), nullif(expires, 0), nullif(latest, 0), nullif(wake, 0),
+	nullif(err_code, 0), grp, err_message,
 	key, kind, unique_key, metadata, payload
 FROM %s`)
 
 	// The rows are looked up one by one before the join, and are locked already. If the table
 	// itself were joined, the planner might scan all of it while the queue seems short.
-	sqlUpdate = withRows(21, "id, "+changingColumns+", grp, err_message", `
+	sqlUpdate = withRows(22, "id, "+changingColumns+", grp, err_message", `
 UPDATE fairq.tasks t SET
 	priority = u.priority, state = u.state, band = u.band, gap = u.gap <> 0,
 	returned = u.returned <> 0, untried = u.untried <> 0, front = u.front, hidden = u.hidden <> 0,
@@ -157,8 +158,8 @@ UPDATE fairq.tasks t SET
 	place = u.place, since = u.since,
 	consumer = nullif(u.consumer, 0), follower = nullif(u.follower, 0), attempts = u.attempts,
 	ready_at = nullif(u.ready_at, 0),
-	until = nullif(u.until, 0), expires = nullif(u.expires, 0), wake = nullif(u.wake, 0),
-	err_code = nullif(u.err_code, 0),
+	until = nullif(u.until, 0), expires = nullif(u.expires, 0), latest = nullif(u.latest, 0),
+	wake = nullif(u.wake, 0), err_code = nullif(u.err_code, 0),
 	grp = u.grp, err_message = u.err_message
 FROM (
 	SELECT at, u.* FROM %s CROSS JOIN LATERAL (
@@ -242,7 +243,7 @@ func changingValues(r *rows.Row) []int64 {
 		int64(r.Priority), int64(r.State), int64(r.Band), bit(r.Gap), bit(r.Returned), bit(r.Untried),
 		int64(r.Front), bit(r.Hidden), int64(r.Round), int64(r.Used), int64(r.Place),
 		int64(r.Since), int64(r.Consumer), int64(r.Follower), int64(r.Attempts), r.ReadyAt, r.Until,
-		r.Expires, r.Wake, codeOf(r.Err),
+		r.Expires, r.Latest, r.Wake, codeOf(r.Err),
 	}
 }
 

@@ -41,7 +41,7 @@ var sources = [rows.NumIndexes]source{
 	rows.TaskGroup: {"tasks", "tasks_group", `"group" id`, `"group" <> ''`},
 
 	rows.KeyName:          {"keys", "", `"key"`, ""},
-	rows.KeyUntil:         {"keys", "keys_until", "until", "until > 0"},
+	rows.KeyUntil:         {"keys", "keys_until", "waits until", "until > 0"},
 	rows.KeyLimits:        {"keys", "keys_limits", `"key"`, "limits <> ''"},
 	rows.ServedLine:       {"served", "", `priority "key"`, ""},
 	rows.ServedRound:      {"served", "served_round", "priority round", ""},

@@ -49,7 +49,7 @@ CREATE TABLE ~tasks (
 	gap NOT NULL, returned NOT NULL, untried NOT NULL, front NOT NULL, hidden NOT NULL,
 	place NOT NULL, since NOT NULL,
 	consumer NOT NULL, follower NOT NULL, attempts NOT NULL, ready_at NOT NULL, until NOT NULL,
-	expires NOT NULL, wake NOT NULL,
+	expires NOT NULL, latest NOT NULL, wake NOT NULL,
 	err_code NOT NULL, err, -- NULL if there is none
 	metadata NOT NULL, -- JSON, '' if there is none
 	payload
@@ -76,7 +76,7 @@ CREATE TABLE ~keys (
 	limits NOT NULL, -- JSON, '' if it has none of its own
 	PRIMARY KEY (queue, "key")
 ) WITHOUT ROWID;
-CREATE INDEX ~keys_until ON ~keys (queue, until) WHERE until > 0;
+CREATE INDEX ~keys_until ON ~keys (queue, waits, until) WHERE until > 0;
 CREATE INDEX ~keys_limits ON ~keys (queue, "key") WHERE limits <> '';
 
 CREATE TABLE ~served (queue, priority, "key", round NOT NULL, used NOT NULL, taken NOT NULL,

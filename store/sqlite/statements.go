@@ -13,7 +13,7 @@ const (
 	taskColumns = `follower, id, "key", kind, unique_key, role, priority, weight, cost, ttr, ` +
 		`max_attempts, created, deadline, ` +
 		`"group", state, band, round, used, gap, returned, untried, front, hidden, place, since, ` +
-		`consumer, attempts, ready_at, until, expires, wake, err_code, err, metadata`
+		`consumer, attempts, ready_at, until, expires, latest, wake, err_code, err, metadata`
 	withPayload = taskColumns + `, payload`
 )
 
@@ -54,20 +54,20 @@ var (
 	}
 	insertTask = &statement{
 		"insert",
-		`INSERT INTO ~tasks (` + withPayload + `, queue) VALUES (0, ` + placeholders(35) + `)`,
+		`INSERT INTO ~tasks (` + withPayload + `, queue) VALUES (0, ` + placeholders(36) + `)`,
 	}
 	insertPlain = &statement{
 		"insert",
 		`INSERT INTO ~tasks (` + withPayload +
 			`, queue) VALUES (0, ?, ?, '', '', 0, ?, ?, ?, ?, ?, ?, 0, ` +
-			`'', ?, ?, ?, ?, 0, 0, 0, ?, 0, ?, ?, 0, 0, ?, 0, 0, 0, 0, NULL, '', ?, ?)`,
+			`'', ?, ?, ?, ?, 0, 0, 0, ?, 0, ?, ?, 0, 0, ?, 0, 0, 0, 0, 0, NULL, '', ?, ?)`,
 	}
 	updateTask = &statement{
 		"update",
 		`UPDATE ~tasks SET "group" = ?, priority = ?, state = ?, band = ?, round = ?, used = ?, ` +
 			`gap = ?, returned = ?, untried = ?, front = ?, hidden = ?, place = ?, since = ?, ` +
-			`consumer = ?, follower = ?, attempts = ?, ready_at = ?, until = ?, expires = ?, wake = ?, ` +
-			`err_code = ?, err = ? WHERE id = ?`,
+			`consumer = ?, follower = ?, attempts = ?, ready_at = ?, until = ?, expires = ?, latest = ?, ` +
+			`wake = ?, err_code = ?, err = ? WHERE id = ?`,
 	}
 	takeTask = &statement{"take", `UPDATE ~tasks SET state = 3, band = 0, ` +
 		`since = ?, consumer = ?, attempts = ?, until = ?, wake = ? WHERE id = ?`}

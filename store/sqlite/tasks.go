@@ -20,7 +20,7 @@ func readTask(c *cells, r *rows.Row) {
 	r.Returned, r.Untried, r.Front, r.Hidden = c.bool(), c.bool(), rows.Front(c.int()), c.bool()
 	r.Place = c.uint()
 	r.Since, r.Consumer, r.Attempts = c.uint(), c.uint(), int(c.int())
-	r.ReadyAt, r.Until, r.Expires, r.Wake = c.int(), c.int(), c.int(), c.int()
+	r.ReadyAt, r.Until, r.Expires, r.Latest, r.Wake = c.int(), c.int(), c.int(), c.int(), c.int()
 	r.Err, r.Metadata = c.error(), c.text()
 	if c.next < c.n {
 		r.Payload = c.blob()
@@ -45,7 +45,7 @@ func putTask(v *view, r *rows.Row) (err error) {
 			bit(r.Gap), bit(r.Returned), bit(r.Untried), int64(r.Front), bit(r.Hidden),
 			int64(r.Place), int64(r.Since), int64(r.Consumer), int64(r.Follower), int64(r.Attempts),
 			r.ReadyAt,
-			r.Until, r.Expires, r.Wake,
+			r.Until, r.Expires, r.Latest, r.Wake,
 			code, message, v.rowid(r.ID))
 	}
 	if n > 0 {
@@ -68,8 +68,8 @@ func (v *view) insert(r *rows.Row) (int64, error) {
 	rare := r.Kind != "" || r.Role != 0 || r.UniqueKey != "" || r.Group != "" || r.Gap ||
 		r.Returned || r.Untried || r.Hidden ||
 		r.Consumer != 0 || r.Attempts != 0 ||
-		r.Deadline != 0 || r.Until != 0 || r.Expires != 0 || r.Wake != 0 || r.Err != nil ||
-		r.Metadata != ""
+		r.Deadline != 0 || r.Until != 0 || r.Expires != 0 || r.Latest != 0 || r.Wake != 0 ||
+		r.Err != nil || r.Metadata != ""
 	if !rare {
 		return v.session.exec(insertPlain,
 			v.rowid(r.ID), r.Key, int64(r.Priority), int64(r.Weight), r.Cost, int64(r.TTR),
@@ -86,8 +86,8 @@ func (v *view) insert(r *rows.Row) (int64, error) {
 		r.Group, int64(r.State), int64(r.Band), int64(r.Round), int64(r.Used),
 		bit(r.Gap), bit(r.Returned), bit(r.Untried), int64(r.Front), bit(r.Hidden),
 		int64(r.Place), int64(r.Since),
-		int64(r.Consumer), int64(r.Attempts), r.ReadyAt, r.Until, r.Expires, r.Wake, code, message,
-		r.Metadata, r.Payload, v.queue)
+		int64(r.Consumer), int64(r.Attempts), r.ReadyAt, r.Until, r.Expires, r.Latest, r.Wake,
+		code, message, r.Metadata, r.Payload, v.queue)
 }
 
 // byTurn compares tasks in the order in which they are taken.

@@ -188,11 +188,11 @@ type Filter struct {
 
 // Passes reports whether the filter passes a task. Its Kinds must be in order.
 func (f *Filter) Passes(priority int, kind string) bool {
-	return (f.MaxPriority == nil || priority <= *f.MaxPriority) && f.PassesKind(kind)
+	return (f.MaxPriority == nil || priority <= *f.MaxPriority) && f.passesKind(kind)
 }
 
-// PassesKind reports whether the filter passes tasks of a kind. Its Kinds must be in order.
-func (f *Filter) PassesKind(kind string) bool {
+// passesKind reports whether the filter passes tasks of a kind. Its Kinds must be in order.
+func (f *Filter) passesKind(kind string) bool {
 	if f.Kinds == nil {
 		return true
 	}

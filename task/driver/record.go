@@ -85,7 +85,7 @@ func (r *Record) Info() Info {
 		ID: r.ID, Key: r.Key, Kind: r.Kind, State: r.State, Priority: r.Priority, Cost: r.Cost,
 		Attempts: r.Attempts, MaxAttempts: int(r.MaxAttempts), TTR: r.TTR,
 		Created: timeOf(r.Created), ReadyAt: timeOf(r.ReadyAt),
-		Until: timeOf(r.Until), Expires: r.ExpiresAt(), Consumer: r.Consumer,
+		Until: timeOf(r.Until), Expires: r.expiresAt(), Consumer: r.Consumer,
 	}
 	if rare := r.Rare; rare != nil {
 		i.UniqueKey, i.Group, i.Role = rare.UniqueKey, rare.Group, rare.Role
@@ -94,8 +94,8 @@ func (r *Record) Info() Info {
 	return i
 }
 
-// ExpiresAt returns the time at which the task expires, the zero Time for never.
-func (d *Details) ExpiresAt() time.Time {
+// expiresAt returns the time at which the task expires, the zero Time for never.
+func (d *Details) expiresAt() time.Time {
 	if d.Expires == 0 && d.Rare != nil {
 		return d.Rare.Deadline
 	}

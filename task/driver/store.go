@@ -330,6 +330,7 @@ type New struct {
 	Group       string
 	Role        Role
 	Delay       time.Duration
+	MaxDelay    time.Duration // 0 means none; negative if it is over, for a follower
 	TTL         time.Duration
 	Deadline    time.Time // the zero Time means none; may be over; before the year 10,000
 	TTR         time.Duration
@@ -402,14 +403,6 @@ type Settlement struct {
 // HoldsKey reports whether the settlement makes the key wait, if it leaves the task in that state.
 func (s *Settlement) HoldsKey(state State) bool {
 	return s.HoldKey && s.Delay > 0 && (s.Method == Snooze || state != Buried && state != 0)
-}
-
-// Failed returns the task of the settlement if it has failed, else 0.
-func (s *Settlement) Failed(id ID) ID {
-	if s.Method == Snooze {
-		return 0
-	}
-	return id
 }
 
 // Ends reports whether the settlement removes the task.

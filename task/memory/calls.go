@@ -157,7 +157,7 @@ func (q *queue) settle(
 	}
 	f := it.Settle(how, now, &q.stats)
 	if how.HoldsKey(f.State) {
-		q.hold(it.key, life.Plus(now, how.Delay), now, how.Failed(it.id))
+		q.hold(it.key, life.Plus(now, how.Delay), now, life.Failed(how, it.id))
 	}
 	q.apply(it, f, now)
 	if f.State == 0 {

@@ -122,7 +122,7 @@ func (q *queue) follow(it, next *item, uniqueKey string, f life.Transition, now 
 	if f.Waits() {
 		r := q.record(next)
 		n := r.New(q.unix(now))
-		n.Learned = next.learned
+		n.Learned, n.MaxDelay = next.learned, next.MaxDelay(now)
 		q.apply(next, next.Delete(driver.ErrDeleted, &q.stats), now)
 		_, _ = q.replace(it, &n, now) // what could be refused was refused when the follower was put
 		return

@@ -80,6 +80,7 @@ func (m *model) grant(t *modelTask, now time.Time, consumer string) {
 	m.leases++
 	m.stats.Takes++
 	t.State, t.Consumer, t.lease, t.Until = driver.Taken, consumer, m.leases, time.Time{}
+	t.latest = time.Time{}
 	t.Attempts++
 	if t.TTR > 0 {
 		t.Until = now.Add(t.TTR)
@@ -335,6 +336,7 @@ func (m *model) Amend(_ context.Context, id driver.ID, a driver.Amendment) error
 			t.ends = t.ends.Add(until.Sub(was))
 		}
 		t.useUntil()
+		t.latest = time.Time{}
 		if t.Until = until; *a.Delay == 0 {
 			t.Until = time.Time{}
 		}

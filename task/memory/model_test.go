@@ -51,6 +51,7 @@ type modelTask struct {
 	learned bool
 	weight  int
 	ends    time.Time // of its time to live
+	latest  time.Time // when Replace delays it no more, zero for never
 	place   int
 	turn    int // the round in which it was taken, if it has a turn of its own
 	buried  int // when
@@ -184,12 +185,13 @@ func (m *model) put(
 		Cost:     n.Cost, MaxAttempts: n.MaxAttempts, TTR: n.TTR, Created: now, Deadline: n.Deadline,
 		Metadata: n.Metadata,
 	}
+	delay := t.delay(now, n)
 	if n.TTL > 0 {
-		t.ends = now.Add(n.TTL + n.Delay)
+		t.ends = now.Add(n.TTL + delay)
 	}
 	t.useUntil()
-	if n.Delay > 0 {
-		t.Until = now.Add(n.Delay)
+	if delay > 0 {
+		t.Until = now.Add(delay)
 	}
 	if n.Group != "" && m.groups[n.Group] == nil {
 		m.groups[n.Group] = &modelGroup{}
@@ -224,8 +226,8 @@ func (m *model) replace(now time.Time, t *modelTask, n *driver.New) (driver.ID, 
 			return 0, nil
 		}
 	}
-	was, behind := t.State, t.Priority != n.Priority
-	ready := was == driver.Ready && n.Delay == 0
+	was, behind, delay := t.State, t.Priority != n.Priority, t.delay(now, n)
+	ready := was == driver.Ready && delay == 0
 	if ready && m.s.Quantum > 0 && t.Cost != n.Cost {
 		behind = true
 	}
@@ -242,10 +244,10 @@ func (m *model) replace(now time.Time, t *modelTask, n *driver.New) (driver.ID, 
 	t.Attempts, t.Err = 0, nil
 	t.ends, t.Until = time.Time{}, time.Time{}
 	if n.TTL > 0 {
-		t.ends = now.Add(n.TTL + n.Delay)
+		t.ends = now.Add(n.TTL + delay)
 	}
-	if t.useUntil(); n.Delay > 0 {
-		t.Until = now.Add(n.Delay)
+	if t.useUntil(); delay > 0 {
+		t.Until = now.Add(delay)
 	}
 	if moves {
 		at := t.ReadyAt
@@ -304,9 +306,21 @@ func (m *model) notTaken(first *modelTask, now time.Time) {
 	}
 	m.leave(t)
 	m.gone(t, driver.EventDelete, now, 0, driver.ErrDeleted)
+	first.latest = t.latest
 	if _, err := m.replace(now, first, &n); err != nil {
 		panic(err)
 	}
+}
+
+// delay returns for how long n delays the task.
+func (t *modelTask) delay(now time.Time, n *driver.New) time.Duration {
+	if n.MaxDelay > 0 && t.latest.IsZero() {
+		t.latest = now.Add(n.MaxDelay)
+	}
+	if end := now.Add(n.Delay); t.latest.IsZero() || end.Before(t.latest) {
+		return n.Delay
+	}
+	return max(0, t.latest.Sub(now))
 }
 
 // useUntil finds out when the task expires.
@@ -549,7 +563,7 @@ func (m *model) expired(t *modelTask, now time.Time) bool {
 
 func (m *model) bury(t *modelTask, now time.Time, lease uint64) {
 	m.stats.Buries++
-	t.Until = time.Time{}
+	t.Until, t.latest = time.Time{}, time.Time{}
 	if g := m.groups[t.Group]; g != nil && g.cancelled && t.Role == driver.Member {
 		m.event(driver.EventBury, t, now, lease)
 		m.gone(t, driver.EventDelete, now, 0, m.outcomeOf(t))

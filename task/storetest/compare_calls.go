@@ -231,6 +231,9 @@ func (c *comparison) task() task.Entry[int] {
 			break
 		}
 	}
+	if o.Replace && c.follows.IntN(3) > 0 {
+		o.Delay, o.MaxDelay = c.duration(), 1+c.duration()*time.Duration(c.follows.IntN(3))/2
+	}
 	return b
 }
 

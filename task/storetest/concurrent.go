@@ -209,7 +209,7 @@ var concurrentCases = []testCase{
 		}
 		c.wait()
 	}},
-	{"Serial", "With 1, a key's tasks are done strictly one after the other.", func(e *env) {
+	{"Serial", "With 1, a key's tasks are done strictly one after the other", func(e *env) {
 		c := e.crowd(serial, 200)
 		for i := range 4 {
 			c.put(i, 50, func(key, payload string) error {

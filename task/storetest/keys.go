@@ -13,7 +13,7 @@ import (
 var serial = options{MaxInFlightPerKey: 1}
 
 var keyCases = []testCase{
-	{"Serial", "With 1, a key's tasks are done strictly one after the other.", func(e *env) {
+	{"Serial", "With 1, a key's tasks are done strictly one after the other", func(e *env) {
 		q := e.open(serial)
 		q.put("a1 a2 a3 b1")
 		l := q.takes("a1 b1")

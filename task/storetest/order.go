@@ -103,7 +103,7 @@ var orderCases = []testCase{
 			e.Fatalf("order: %s", got)
 		}
 	}},
-	{"KeepPlaceKick", "With Options.KeepPlace a task returns to its place in its key", func(e *env) {
+	{"KeepPlaceKick", "a task returns to its place among the tasks of its key", func(e *env) {
 		q := e.open(options{KeepPlace: true})
 		ids := q.put("a1 a2 a3 b1")
 		q.bury(ids[1])
@@ -111,8 +111,8 @@ var orderCases = []testCase{
 		q.kick(2, 2)
 		q.order("b1 a1 a2 a3")
 	}},
-	{"KeepPlaceLate", "go to the place of its Put, and not behind the " +
-		"queued tasks of its key", func(e *env) {
+	{"KeepPlaceLate", "go to the place of its Put among the " +
+		"tasks of its key and priority", func(e *env) {
 		q := e.open(options{KeepPlace: true, MaxInFlightPerKey: 1})
 		q.put("a1 a2 a3")
 		q.first("a1").release(second)

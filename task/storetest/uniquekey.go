@@ -202,6 +202,65 @@ var uniqueKeyCases = []testCase{
 			e.ok(q.Drop(ctx))
 		}
 	}},
+	{
+		"MaxDelay", "that long after it Replace still changes the task, but no longer delays it",
+		func(e *env) {
+			for i, o := range []options{{}, {KeepPlace: true}, {MaxInFlightPerKey: 1}, {Quantum: 1}} {
+				q := e.openIn(e.store, fmt.Sprint("queue", i), o)
+				debounce := task.PutOptions{
+					UniqueKey: "x", Replace: true, Delay: 2 * second, MaxDelay: 5 * second, TTL: second,
+				}
+				due := func(start time.Time, after time.Duration) {
+					e.Helper()
+					t, err := q.Find(ctx, "x")
+					e.ok(err)
+					e.at("Until", t.Info().Until, start, after)
+				}
+				start := time.Now()
+				for i, until := range []time.Duration{2, 3, 4, 5, 5} {
+					q.one(fmt.Sprint("a", i), debounce)
+					due(start, until*second)
+					time.Sleep(second)
+				}
+				q.put("b1 a6") // when the bound is over the task keeps its turn
+				id := q.one("a5", debounce)
+				e.at("Expires", q.peek(id).Info().Expires, time.Now(), second)
+				q.first("a5").fail(errOops)
+				start = time.Now() // a take ends the bound
+				q.one("a5", debounce)
+				due(start, 2*second)
+				time.Sleep(second)
+				e.ok(q.Change(ctx, id, task.Change[string]{Delay: new(20 * second)}))
+				due(start, 21*second)
+				time.Sleep(9 * second)
+				follower := debounce
+				follower.TTL = 0
+				q.one("a5", follower)
+				due(start, 12*second)
+				q.order("b1 a6")
+				time.Sleep(2 * second)
+				l := q.first("a5") // a follower has its own bound, and brings it along
+				start = time.Now()
+				next := q.one("a7", follower)
+				time.Sleep(4 * second)
+				l.release(second)
+				q.gone(next)
+				q.one("a8", follower)
+				due(start, 5*second)
+				time.Sleep(second)
+				q.one("a9", follower)
+				l = q.first("a9")
+				q.one("a7", follower)
+				time.Sleep(6 * second)
+				l.release(second)
+				q.one("a8", follower)
+				q.order("a8")
+				q.refuses("a1", task.PutOptions{UniqueKey: "x", MaxDelay: 1}, task.ErrInvalid)
+				debounce.MaxDelay = -1
+				q.refuses("a1", debounce, task.ErrInvalid)
+			}
+		},
+	},
 	{"Follow", "If the task with the UniqueKey is taken, the new task follows it.", func(e *env) {
 		type ending struct {
 			name   string

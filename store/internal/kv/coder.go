@@ -134,6 +134,7 @@ func (c *coder) codeTask(r *rows.Row) {
 	number(c, &r.ReadyAt)
 	number(c, &r.Until)
 	number(c, &r.Expires)
+	number(c, &r.Latest)
 	number(c, &r.Wake)
 	c.err(&r.Err)
 }

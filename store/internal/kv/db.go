@@ -36,7 +36,7 @@ func nameKey(queue string) []byte {
 }
 
 // layout is the version of keys and values. A program reads only its own layout.
-const layout = "fairq 4"
+const layout = "fairq 5"
 
 var errForeign = errors.New("the key was not written by fairq")
 

@@ -38,6 +38,9 @@
 // happened. An exclusive transaction guards all tallies and writes the row (queue, 100), which all
 // other transactions guard.
 //
+// All processes find the same due changes. Each change is first left to one process, and then to
+// the next: see nextMakes.
+//
 // A large transaction might never commit, because small ones overtake it. So a process whose
 // transactions fail again and again locks the queue: transactions of others wait then.
 //

@@ -183,19 +183,26 @@ const (
 // window returns the number of tasks that a process looks at for each task that it wants.
 func (l lanes) window() int { return window * l.count }
 
-// laneOf returns the value of the index entries of a task in a queue that counts by key: the lane
-// of its key.
-func laneOf(key string) []byte {
-	return binary.BigEndian.AppendUint32(nil, crc32.ChecksumIEEE([]byte(key)))
+// laneOf returns the lane of a name. The index entries of tasks that can be taken have that of
+// their key in a queue that counts by key.
+func laneOf(name []byte) []byte {
+	return binary.BigEndian.AppendUint32(nil, crc32.ChecksumIEEE(name))
 }
 
 // has reports whether a task is in the lane of the process.
 func (l lanes) has(h hit[rows.Row]) bool {
-	n := id(h) * 0x9e3779b97f4a7c15 >> 40
 	if len(h.value) == 4 {
-		n = uint64(binary.BigEndian.Uint32(h.value))
+		return l.distance(h.value) == 0
 	}
-	return int(n%uint64(l.count)) == l.own
+	return int(id(h)*0x9e3779b97f4a7c15>>40%uint64(l.count)) == l.own
+}
+
+// distance returns how far the lane of the process comes after that for a result of laneOf.
+func (l lanes) distance(lane []byte) int {
+	if l.own < 0 {
+		return l.count
+	}
+	return (l.own + l.count - int(binary.BigEndian.Uint32(lane)%uint32(l.count))) % l.count
 }
 
 // skips counts how often a process has skipped tasks that it could have taken. It forgets a task

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/fairq/fairq/store/internal/rows"
 )
@@ -131,7 +132,7 @@ func (t table[R]) replace(old, row *R) error {
 		case i == 0:
 			value = encode(func(c *coder) { t.code(c, row) })
 		case isTask && t.byKey && (s.Index == rows.TaskReady || s.Index == rows.TaskKind):
-			value = laneOf(task.Key)
+			value = laneOf(appendTuple(nil, rows.Tuple{task.Key}))
 		}
 		if after != nil && (!same || i == 0) {
 			if err := t.tx.put(after, value); err != nil {
@@ -195,6 +196,38 @@ func (t table[R]) Scan(r rows.Range) ([]*R, error) {
 	return t.load(hits, &r)
 }
 
+// A change that is due is left to the process in whose lane its row is. If that does not make it,
+// the process of the next lane does after this time, and so on; a key with a full bucket need not
+// be forgotten as soon.
+const (
+	nextMakes   = 100 * time.Millisecond
+	nextForgets = time.Minute
+)
+
+// isDue reports whether a range has rows with a due change, and others may make it too.
+func (v *view) isDue(r *rows.Range) bool {
+	byTime := r.Index == rows.TaskWake || r.Index == rows.KeyUntil ||
+		r.Index == rows.ConsumerDeadline
+	return byTime && r.Lock == rows.SkipLocked && !v.exclusive && v.head.lanes.count > 1 &&
+		v.db.options.Taking == Apart
+}
+
+// findDue finds the entries of such a range whose change this process makes.
+func (t table[R]) findDue(r *rows.Range) ([]hit[R], error) {
+	next, now, prefixes := nextMakes, r.To[0].(int64), t.prefixes(r)
+	if r.Index == rows.KeyUntil && r.Prefixes[0][0] == int64(0) {
+		next = nextForgets
+	}
+	more := *r
+	more.Limit *= t.head.lanes.count
+	hits, err := t.scan(nil, &more, prefixes[0])
+	hits = slices.DeleteFunc(hits, func(h hit[R]) bool {
+		late := int64(next) * int64(t.head.lanes.distance(laneOf(last(h.key, 1))))
+		return int64(uintAt(h.rest))+late >= now
+	})
+	return hits[:min(r.Limit, len(hits))], err
+}
+
 // prefixes returns the prefixes of the keys in a range, one for each of r.Prefixes.
 func (v *view) prefixes(r *rows.Range) (all [][]byte) {
 	if r.Prefixes == nil {
@@ -208,6 +241,9 @@ func (v *view) prefixes(r *rows.Range) (all [][]byte) {
 
 // find finds the index entries of a range.
 func (t table[R]) find(r *rows.Range) ([]hit[R], error) {
+	if t.isDue(r) {
+		return t.findDue(r)
+	}
 	if keys := t.primaryKeys(r); keys != nil {
 		return t.findByKey(keys, r)
 	}

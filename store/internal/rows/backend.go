@@ -427,7 +427,7 @@ func (b *backend) DeleteSome(ctx context.Context, o driver.ListOptions) (n int, 
 					return
 				}
 				last = driver.ID(r.ID)
-				if r = u.reread(r); r != nil && r.isDue(u.now) {
+				if r = u.reread(r); r != nil && u.isDue(r, u.now) {
 					r = u.get(r.ID)
 				}
 				if r != nil && (r.State == o.State || o.State == 0 && r.State != driver.Taken) {

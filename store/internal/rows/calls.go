@@ -292,9 +292,20 @@ func (v Calls) SetKey(k *Key) error {
 	return set(v.Keys(), k, k.Tasks[0] > 0 || k.Paused || k.Until != 0 || k.Limits != nil)
 }
 
-// DueKeys returns n keys whose Until is not after now, the earliest first.
+// DueKeys returns n keys whose waits are over, the earliest first.
 func (v Calls) DueKeys(now int64, n int) ([]*Key, error) {
-	return v.Keys().Scan(Range{Index: KeyUntil, To: through(now), Limit: n})
+	return v.Keys().Scan(untilRange(true, now, n))
+}
+
+// FullKeys returns n keys that do not wait, and whose buckets are full, the earliest first.
+func (v Calls) FullKeys(now int64, n int) ([]*Key, error) {
+	return v.Keys().Scan(untilRange(false, now, n))
+}
+
+func untilRange(waits bool, now int64, n int) Range {
+	return Range{
+		Index: KeyUntil, Prefixes: at(bit(waits)), To: through(now), Limit: n, Lock: SkipLocked,
+	}
 }
 
 // LimitedKeys returns n keys with limits of their own that are not before from.
@@ -464,17 +475,19 @@ func (v Calls) SweepHistory(now int64, n int) error {
 }
 
 // Times are when something is due next, 0 for never.
-type Times struct{ Wake, Deadline, Outcome, History int64 }
+type Times struct{ Wake, Full, Deadline, Outcome, History int64 }
 
-// Times returns the earliest times of a queue. Wake is of tasks, and if keysWait of keys.
+// Times returns the earliest times of a queue. Wake is of tasks, and if keysWait of keys; Full is
+// that of a bucket then.
 func (v Calls) Times(keysWait bool) (t Times, err error) {
-	indexes := []Index{TaskWake, ConsumerDeadline, OutcomeUntil, HistoryUntil}
-	if keysWait {
-		indexes = append(indexes, KeyUntil)
-	}
 	var ranges []Range
-	for _, i := range indexes {
+	for _, i := range [...]Index{TaskWake, ConsumerDeadline, OutcomeUntil, HistoryUntil} {
 		ranges = append(ranges, Range{Index: i, Limit: 1})
+	}
+	if keysWait {
+		for _, waits := range [...]bool{true, false} {
+			ranges = append(ranges, Range{Index: KeyUntil, Prefixes: at(bit(waits)), Limit: 1})
+		}
 	}
 	err = v.Fetch(ranges...)
 	t.Wake = earliest(Tasks, v.Tasks(), ranges[0], &err)
@@ -483,6 +496,7 @@ func (v Calls) Times(keysWait bool) (t Times, err error) {
 	t.History = earliest(History, v.History(), ranges[3], &err)
 	if keysWait {
 		t.Wake = sooner(t.Wake, earliest(Keys, v.Keys(), ranges[4], &err))
+		t.Full = earliest(Keys, v.Keys(), ranges[5], &err)
 	}
 	return t, err
 }
@@ -496,5 +510,6 @@ func earliest[R any](s Schema[R], t Table[R], r Range, err *error) int64 {
 	if *err = failed; found == nil {
 		return 0
 	}
-	return s.Place(r.Index, found)[0].(int64)
+	at := s.Place(r.Index, found)
+	return at[len(at)-1].(int64)
 }

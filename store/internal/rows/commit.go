@@ -170,7 +170,8 @@ const (
 const maxCalls = 512
 
 // committer puts calls that are made at the same time into one transaction. While calls are
-// pending, a goroutine runs them: calls that come during one transaction run in the next.
+// pending, one goroutine runs them: calls that come during one transaction run in the next. The
+// first call runs in its caller's goroutine if its context cannot end.
 //
 // A caller whose context is done stops waiting. If its call has not run, it never will. If it is
 // running, the committer ends the transaction and runs the other calls again without it, because
@@ -185,7 +186,7 @@ type committer struct {
 	pending []*call
 	last    int     // how many calls there were in the last transaction
 	crowded bool    // those were several, or another one came before its end
-	runs    bool    // there is a goroutine
+	runs    bool    // a goroutine runs calls
 	joined  []*unit // of callers' transactions that were committed, to be delivered
 
 	current []*call            // those of the transaction that runs
@@ -201,6 +202,12 @@ func (m *committer) do(ctx context.Context, c *call) error {
 	m.mu.Lock()
 	m.pending = append(m.pending, c)
 	m.crowded = m.crowded || m.runs
+	if ctx.Done() == nil && !m.runs {
+		m.runs = true
+		m.mu.Unlock()
+		m.runOwn(c)
+		return c.err
+	}
 	m.startLocked()
 	m.mu.Unlock()
 	select {
@@ -223,7 +230,21 @@ func (m *committer) do(ctx context.Context, c *call) error {
 	return c.err
 }
 
-// startLocked starts the goroutine unless it runs.
+// runOwn runs pending calls up to one of this goroutine, and leaves the rest to another goroutine.
+func (m *committer) runOwn(c *call) {
+	for done := false; !done; {
+		batch := m.gather()
+		m.run(batch)
+		done = slices.Contains(batch, c)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.runs = false; len(m.pending)+len(m.joined) > 0 {
+		m.startLocked()
+	}
+}
+
+// startLocked starts a goroutine unless one runs.
 func (m *committer) startLocked() {
 	if !m.runs {
 		m.runs = true

@@ -93,7 +93,8 @@ type Traits struct {
 	Linger time.Duration
 
 	// Skew is the greatest difference between the results of View.Now in two processes, 0 if it is
-	// the time of the database. Other processes expire a consumer only that long after its deadline.
+	// the time of the database. Other processes end a lease, or a consumer, only that long after its
+	// deadline.
 	Skew time.Duration
 }
 
@@ -273,8 +274,8 @@ const (
 
 	// SkipLocked is for rows that this transaction will change. It passes over locked rows: a driver
 	// may return any of the first free rows, in order. A driver that finds conflicts at the commit
-	// makes processes choose different rows, for example at random among the first k, and only the
-	// returned rows can conflict.
+	// makes processes choose different rows, for example at random among the first k, or leaves rows
+	// to others for a moment, and only the returned rows can conflict.
 	SkipLocked
 
 	// ForUpdate is for rows that this transaction will change, and waits for their locks.

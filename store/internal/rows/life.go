@@ -67,7 +67,7 @@ func (u *unit) put(n *driver.New) (driver.ID, error) {
 		u.notePut(r, behind)
 	}
 	u.event(driver.EventPut, r, u.now, 0)
-	if r.isDue(u.now) { // its deadline was over
+	if u.isDue(r, u.now) { // its deadline was over
 		u.fire(r)
 	}
 	return driver.ID(r.ID), nil
@@ -93,7 +93,7 @@ func (u *unit) replace(r *Row, n *driver.New, now int64) (driver.ID, error) {
 	a := &driver.Amendment{Priority: &n.Priority, Payload: &n.Payload}
 	u.amend(r, t, a, f, now)
 	u.endHold(r)
-	if r.isDue(now) { // its deadline was over
+	if u.isDue(r, now) { // its deadline was over
 		r.Wake = now // not when the first task was put, as end says
 		u.fire(r)
 	}
@@ -107,7 +107,7 @@ func (u *unit) follower(id uint64, now int64) *Row {
 	switch {
 	case r == nil || r.State != driver.Held:
 		return nil
-	case r.isDue(now):
+	case u.isDue(r, now):
 		u.fire(r)
 		return nil
 	}
@@ -120,6 +120,7 @@ func (u *unit) follow(first, next *Row, f life.Transition, now int64) {
 		next.Payload = must(u.v.Get(next.ID, true)).Payload
 		record := u.record(next)
 		n := record.New(now)
+		n.MaxDelay = u.life(next).MaxDelay(now)
 		u.delete(next, driver.ErrDeleted, now)
 		r := u.find(first.ID) // it may have got another turn
 		must(u.replace(r, &n, now))
@@ -204,9 +205,9 @@ func (u *unit) next(f Filter, wanted int) *Row {
 	u.closeGaps()
 	for !u.stopped() && !u.workLeft() {
 		switch r := u.ready(f, wanted); {
-		case r == nil || !r.isDue(u.now) && u.isNext(r):
+		case r == nil || !u.isDue(r, u.now) && u.isNext(r):
 			return r
-		case r.isDue(u.now): // it has expired, but too many were due before
+		case u.isDue(r, u.now): // it has expired, but too many were due before
 			u.fire(r)
 		}
 	}
@@ -285,7 +286,7 @@ func (u *unit) leased(lease driver.Lease) *Row {
 	switch {
 	case r == nil || r.State != driver.Taken || r.Since != lease.Number:
 		return nil
-	case r.isDue(u.now):
+	case u.isDue(r, u.now):
 		u.fire(r)
 		return nil
 	}
@@ -307,7 +308,7 @@ func (u *unit) settle(lease driver.Lease, how *driver.Settlement) (driver.State,
 	t := u.life(r)
 	f := t.Settle(how, u.now, &u.stats)
 	// The key first, so that the task is not shown.
-	blocks := how.HoldsKey(f.State) && u.waitKey(r.Key, how.Delay, how.Failed(driver.ID(r.ID)))
+	blocks := how.HoldsKey(f.State) && u.waitKey(r.Key, how.Delay, life.Failed(how, driver.ID(r.ID)))
 	u.applyTransition(r, t, f, u.now)
 	if blocks {
 		u.updateKey(r.Key)
@@ -402,7 +403,7 @@ func (u *unit) life(r *Row) *life.Task {
 		MaxAttempts: int32(r.MaxAttempts), TTR: r.TTR, ReadyAt: r.ReadyAt, Until: r.Until,
 		Expires: r.Expires, Rare: &u.lifeOf.rare,
 	}
-	*t.Rare = life.Rare{Err: r.Err, Role: r.Role, End: r.end()}
+	*t.Rare = life.Rare{Err: r.Err, Role: r.Role, End: r.end(), Latest: r.Latest}
 	if r.Group != "" {
 		t.Group = &groupOf{unit: u, name: r.Group}
 	}
@@ -420,7 +421,7 @@ func (r *Row) end() int64 {
 // copyFrom copies the fields that package life has changed.
 func (r *Row) copyFrom(t *life.Task) {
 	r.Untried, r.Attempts, r.Err = t.Untried, int(t.Attempts), t.Err
-	r.ReadyAt, r.Until, r.Expires = t.ReadyAt, t.Until, t.Expires
+	r.ReadyAt, r.Until, r.Expires, r.Latest = t.ReadyAt, t.Until, t.Expires, t.Latest
 }
 
 // groupOf is the group of a task, which is read when package life needs it.

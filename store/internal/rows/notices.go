@@ -183,8 +183,8 @@ func (q *queue) awaited() (ids []uint64) {
 
 // deliver makes the changes that must wait for the commit: it updates the state of the queue in
 // this process, and then calls the notifiers. A notified caller may make its next call at once,
-// and that call must find the new state. Only the committer's goroutine calls deliver, so the
-// queue needs no lock.
+// and that call must find the new state. In a committer one goroutine at a time calls deliver, so
+// the queue needs no lock.
 func (u *unit) deliver() {
 	q := u.q
 	if u.advanced {

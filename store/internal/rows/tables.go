@@ -49,7 +49,7 @@ const (
 	HistoryID    // (id), the primary key
 	HistoryUntil // (until) that have one
 
-	KeyUntil  // (until) that have one
+	KeyUntil  // (whether it waits, until) that have an until
 	KeyLimits // (key) that have limits of their own
 
 	NumIndexes
@@ -99,7 +99,7 @@ var (
 	}
 	Keys = Schema[Key]{
 		{KeyName, false, func(k *Key) Tuple { return Tuple{k.Key} }},
-		{KeyUntil, false, func(k *Key) Tuple { return only(k.Until != 0, k.Until) }},
+		{KeyUntil, false, func(k *Key) Tuple { return only(k.Until != 0, bit(k.Waits), k.Until) }},
 		{KeyLimits, false, func(k *Key) Tuple { return only(k.Limits != nil, k.Key) }},
 	}
 	ServedLines = Schema[Served]{

@@ -1,6 +1,8 @@
 package rows
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/fairq/fairq/internal/life"
@@ -9,6 +11,9 @@ import (
 
 // maxDue is the greatest number of tasks and consumers whose due changes one transaction makes.
 const maxDue = 1000
+
+// forgetPause is the time between two searches for keys with full buckets, which are forgotten.
+const forgetPause = 10 * time.Second
 
 // lockedPause is the time to wait if others have locked due tasks.
 const lockedPause = 100 * time.Millisecond
@@ -31,10 +36,11 @@ func (u *unit) advance() {
 		return // earlier work has used it up
 	}
 	rows := must(u.v.Due(u.now, limit, u.needsPayload()))
+	rows = slices.DeleteFunc(rows, func(r *Row) bool { return !u.isDue(r, u.now) })
 	left := limit - len(rows)
 	u.readFor(false, rows)
 	done := u.each(rows, func(r *Row) {
-		if r = u.reread(r); r != nil && r.isDue(u.now) {
+		if r = u.reread(r); r != nil && u.isDue(r, u.now) {
 			u.fire(r)
 		}
 	})
@@ -43,6 +49,9 @@ func (u *unit) advance() {
 	}
 	if u.keysWait() {
 		if left, done = u.endWaits(left); !done {
+			return
+		}
+		if left = u.forgetFull(left); left == 0 {
 			return
 		}
 	}
@@ -61,17 +70,22 @@ func (u *unit) advance() {
 	idle := left == limit
 	next := must(u.v.Times(u.keysWait()))
 	u.schedule(u.retryAt(next.Wake, idle))
+	if next.Full != 0 {
+		u.schedule(life.Plus(max(next.Full, u.now), forgetPause))
+	}
 	if next.Deadline != 0 {
 		u.schedule(max(u.retryAt(life.Plus(next.Deadline, q.store.traits.Skew), idle), q.noExpiryBefore))
 	}
 	wasLeft := next.Outcome == q.outcomeUntil // the last transaction could not delete it
 	u.schedule(u.retryAt(u.forgetAt(next.Outcome), wasLeft))
 	u.onCommit(func() { q.outcomeUntil = next.Outcome })
-	u.schedule(next.History)
+	if next.History != 0 { // many at a time, as in addHistory
+		u.schedule(life.Plus(next.History, u.q.store.options.History/4))
+	}
 }
 
-// endWaits ends up to n waits of keys that are over, and forgets keys whose buckets are full. It
-// returns how many more it could have ended, and whether it has handled all that it has found.
+// endWaits ends up to n waits of keys that are over. It returns how many more it could have ended,
+// and whether it has handled all that it has found.
 func (u *unit) endWaits(n int) (left int, done bool) {
 	if n == 0 {
 		return 0, true
@@ -101,6 +115,21 @@ func (u *unit) endWaits(n int) (left int, done bool) {
 		u.endWait(name)
 	}
 	return n - len(names), true
+}
+
+// forgetFull forgets up to n keys whose buckets are full, so that an idle queue keeps none. It
+// returns how many more it could have forgotten.
+func (u *unit) forgetFull(n int) int {
+	if n == 0 {
+		return 0
+	}
+	u.saveKeys()
+	keys := must(u.v.FullKeys(u.now, n))
+	for _, k := range keys {
+		u.head.keys[k.Key] = cmp.Or(u.head.keys[k.Key], k)
+		u.changeKey(k.Key, func(*Key) {})
+	}
+	return n - len(keys)
 }
 
 // forgetAt returns the time to delete an outcome that is kept until a time. It may be later, so

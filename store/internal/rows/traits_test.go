@@ -109,19 +109,35 @@ func (s skewed) Traits() rows.Traits {
 	return t
 }
 
-// A process is not taken for dead while its clock may just be late.
+// A process is not taken for dead, nor is its lease over, while its clock may just be late. For
+// itself its lease ends on time.
 func TestSkew(t *testing.T) {
+	for _, o := range []task.Options[string]{
+		{Grace: time.Second},
+		{Grace: time.Second, TTR: time.Second},
+		{Grace: 2 * time.Minute, TTR: time.Second},
+	} {
+		testSkew(t, o)
+	}
+}
+
+func testSkew(t *testing.T, o task.Options[string]) {
 	synctest.Test(t, func(t *testing.T) {
 		db := rowstest.NewDB(time.Now)
-		one := openQueue(t, open(db), task.Options[string]{Grace: time.Second})
-		two := rows.New(skewed{db.Reopen()}, rows.Options{MaxPayload: 100, Poll: time.Second})
-		other := openQueue(t, two, task.Options[string]{Grace: time.Second})
+		in := rows.Options{MaxPayload: 100, Poll: time.Second}
+		one := openQueue(t, rows.New(skewed{db}, in), o)
+		other := openQueue(t, rows.New(skewed{db.Reopen()}, in), o)
 		one.put("a1")
-		one.take("a1")
+		a := one.take("a1")
+		time.Sleep(o.TTR)
+		if o.TTR > 0 {
+			require.ErrorIs(t, a.Touch(t.Context(), 0), task.ErrLeaseLost)
+			one.take("a1")
+		}
 		db.Kill()
 		begun := time.Now()
 		// The end of this delay makes other look for dead processes.
-		_, err := other.Put(t.Context(), "b", "b1", task.PutOptions{Delay: 5 * time.Second})
+		_, err := other.Put(t.Context(), "b", "b1", task.PutOptions{Delay: 5 * time.Second, TTR: -1})
 		require.NoError(t, err)
 		for _, want := range []string{"b1", "a1"} {
 			a, err := other.Take(t.Context())

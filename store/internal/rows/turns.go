@@ -288,7 +288,11 @@ func (u *unit) changeKey(key string, change func(k *Key)) (changes bool) {
 		return false
 	}
 	u.unsaved[k] = true
-	u.schedule(k.Until)
+	if k.Waits {
+		u.schedule(k.Until)
+	} else if k.Until != 0 {
+		u.schedule(life.Plus(k.Until, forgetPause))
+	}
 	if k.MayWait() != was.MayWait() {
 		u.needExclusive()
 		u.headChanged = true

@@ -64,6 +64,7 @@ type Row struct {
 	ReadyAt  int64
 	Until    int64
 	Expires  int64
+	Latest   int64 // see life.Task
 	Wake     int64 // the time of its next due change, 0 for never
 	Err      *driver.Error
 

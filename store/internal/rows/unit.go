@@ -284,7 +284,7 @@ func (u *unit) get(id uint64) *Row {
 		if r != nil && r.Group != "" {
 			u.needGroup()
 		}
-		if r == nil || u.asIs || !r.isDue(u.now) {
+		if r == nil || u.asIs || !u.isDue(r, u.now) {
 			return r
 		}
 		u.fire(r)
@@ -309,7 +309,7 @@ func (u *unit) findUniqueKey(uniqueKey string, payload bool) *Row {
 func (u *unit) upToDate(look func() (*Row, error)) *Row {
 	for {
 		r := must(look())
-		if r == nil || u.asIs || !r.isDue(u.now) {
+		if r == nil || u.asIs || !u.isDue(r, u.now) {
 			return r
 		}
 		u.get(r.ID)
@@ -329,8 +329,14 @@ func (r *Row) line() Line { return Line{r.Key, r.Priority} }
 
 func (r *Row) lineKind() lineKind { return lineKind{r.line(), r.Kind} }
 
-// isDue reports whether a change of the task is due.
-func (r *Row) isDue(now int64) bool { return r.Wake != 0 && r.Wake <= now }
+// isDue reports whether a change of the task is due. The clock of another process may be late, and
+// its lease lasts until then.
+func (u *unit) isDue(r *Row, now int64) bool {
+	if _, own := u.q.names[r.Consumer]; r.State == driver.Taken && !own {
+		now -= int64(u.q.store.traits.Skew)
+	}
+	return r.Wake != 0 && r.Wake <= now
+}
 
 // A deadline must keep its value, even in the year 9999, because programs use such deadlines. It
 // is stored as nanoseconds since 1970, plus one unless it is before 1970, because 0 means none;

@@ -73,7 +73,7 @@ func (u *unit) forecast(n, most int) (found []driver.UpcomingTask, ok bool) {
 				if over {
 					return nil, false
 				}
-				if r.isDue(u.now) {
+				if u.isDue(r, u.now) {
 					continue
 				}
 				record := u.record(r)

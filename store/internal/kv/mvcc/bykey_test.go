@@ -16,6 +16,7 @@ import (
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/store/internal/kv"
 	"github.com/fairq/fairq/store/internal/kv/mvcc"
+	"github.com/fairq/fairq/store/internal/rows"
 	"github.com/fairq/fairq/store/internal/rows/rowstest"
 	"github.com/fairq/fairq/task"
 	"github.com/fairq/fairq/task/storetest"
@@ -323,6 +324,55 @@ func TestFewKeys(t *testing.T) {
 				keys, count, n*puts/ended.Sub(begun).Seconds())
 			require.Less(t, count, limit)
 			require.Empty(t, rowstest.Walk(t, openDB(t, db), "q0"))
+		})
+	}
+}
+
+// TestKeyRate lets many processes take tasks of keys with a rate: of keys that never reach it, new
+// ones among them, and of keys that wait for it all the time. Few transactions conflict, because
+// each key is in a lane, whose process ends its wait, and forgets it when its bucket is full. An
+// idle queue keeps no key.
+func TestKeyRate(t *testing.T) {
+	const n, tasks = 16, 20
+	for limit, most := range map[float64]float64{1000: 0.2, 0.5: 1} {
+		o := task.Options[int]{KeyRate: task.Rate{Limit: limit, Burst: int(limit / 10)}}
+		if limit > 1 {
+			d := draining{clients: n, queues: 1, tasks: 25 * n, batch: 1, options: o}.run(t)
+			require.Less(t, d.conflicts, 0.2)
+		}
+		synctest.Test(t, func(t *testing.T) {
+			db := cluster()
+			all := clientsOf(t, n, 1, func() kv.Engine { return db.Client() }, kv.Options{}, o)
+			before := conflicts(all)
+			each(all, func(i int, c client) {
+				rnd := rand.New(rand.NewPCG(1, uint64(i)))
+				for j := range tasks {
+					key := fmt.Sprint("key ", rnd.IntN(4*n))
+					if j%3 == 0 && limit > 1 {
+						key = fmt.Sprint("new key ", i, j)
+					}
+					_, err := c.Put(t.Context(), key, j, task.PutOptions{})
+					require.NoError(t, err)
+					one, err := c.Take(t.Context())
+					require.NoError(t, err)
+					require.NoError(t, one.Ack(t.Context()))
+					time.Sleep(time.Duration(rnd.IntN(int(2 * time.Second))))
+				}
+			})
+			count := float64(conflicts(all)-before) / (n * tasks)
+			t.Logf("%v a second: %.3f conflicts per task", limit, count)
+			require.Less(t, count, most)
+			time.Sleep(30 * time.Second)
+			look, err := openDB(t, db).Begin(t.Context())
+			require.NoError(t, err)
+			defer look.Rollback()
+			q, err := look.Queue("q0", nil)
+			require.NoError(t, err)
+			v, err := look.Enter(q.ID, &rows.Plan{})
+			require.NoError(t, err)
+			kept, err := v.Keys().Scan(rows.Range{Index: rows.KeyName})
+			require.NoError(t, err)
+			require.Empty(t, kept)
 		})
 	}
 }

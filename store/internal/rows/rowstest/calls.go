@@ -289,6 +289,7 @@ func (v *views) keys(c rows.Calls) {
 		}},
 		{1, func() { _, _ = c.KeyStats(v.values.count()) }},
 		{1, func() { _, _ = c.DueKeys(v.values.now(), v.values.count()) }},
+		{1, func() { _, _ = c.FullKeys(v.values.now(), v.values.count()) }},
 		{1, func() { _, _ = c.LimitedKeys(pick(v.rnd, "", k.Key), v.values.count()) }},
 	})
 }

@@ -44,8 +44,7 @@ func Model(t *testing.T, seeds int, open func(t *testing.T) rows.DB) {
 			f.Faults(seed)
 		}
 		if r, ok := db.(reopener); ok {
-			// Without Exclusive each process may give a key turns of its own.
-			if db.Traits().Exclusive && seed%5 < 2 && !joins {
+			if seed%5 < 2 && !joins {
 				s.Others = []driver.Store{rows.New(r.Reopen(t), options)}
 			}
 			look := r.Reopen(t)

@@ -196,7 +196,8 @@ func (v values) change(r *rows.Row, consumers []uint64) {
 		r.Consumer = pick(v.rnd, consumers...)
 	}
 	r.Attempts = pick(v.rnd, 0, 1, 2, fairq.MaxLen)
-	r.ReadyAt, r.Until, r.Expires, r.Wake, r.Err = v.time(), v.time(), v.time(), v.time(), v.reason()
+	r.ReadyAt, r.Until, r.Expires, r.Latest = v.time(), v.time(), v.time(), v.time()
+	r.Wake, r.Err = v.time(), v.reason()
 }
 
 // take changes the fields of a row that Take writes.
