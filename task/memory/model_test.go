@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -536,7 +537,7 @@ func (m *model) handBack(
 	g := m.groups[t.Group]
 	ends := m.expired(t, now) || g != nil && g.cancelled && t.Role == driver.Member
 	if how.HoldKey && delay > 0 && (how.Method == driver.Snooze || !ends) {
-		m.hold(t.Key, now.Add(delay), now, how.Failed(t.ID))
+		m.hold(t.Key, now.Add(delay), now, life.Failed(&how, t.ID))
 	}
 	m.back(t, why, now, lease)
 }
