@@ -46,7 +46,7 @@ func TestHoldKey(t *testing.T) {
 					}
 					if left == 0 {
 						refused++
-						return fmt.Errorf("%v: %w", errNo, pool.HoldKey(next.Sub(now)))
+						return fmt.Errorf("no: %w", pool.HoldKey(next.Sub(now)))
 					}
 					left--
 					limited, attempts = append(limited, tk.Payload), max(attempts, tk.Attempts)

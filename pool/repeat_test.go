@@ -134,8 +134,8 @@ func TestWaitBesideShutdown(t *testing.T) {
 // It also ends if Shutdown has abandoned a handler, which still runs.
 func TestWaitForAbandoned(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
-		leave := make(chan bool)
-		deaf := func(context.Context, int) error { <-leave; return nil }
+		leave := make(chan error)
+		deaf := func(context.Context, int) error { return <-leave }
 		p := pool.Func(func(ctx context.Context, _ *task.Task[int]) error { return deaf(ctx, 0) },
 			&pool.Options[int]{Logger: quiet})
 		q := fairq.New(func(int) int { return 0 }, nil)

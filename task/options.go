@@ -209,8 +209,8 @@ type PutOptions struct {
 	// metadata and cost, no attempts and no error. It keeps its id, which Put returns, so all callers
 	// that have put it have one id: Delete, Bury and Change by that id are about the work of all. It
 	// keeps its place. A different Priority, or with a Quantum a different Cost, puts it behind all
-	// others of its key. With a Delay the last Put decides when the task is ready, up to MaxDelay. See
-	// also [ErrReplace].
+	// others of its key. With a Delay the last Put decides when the task is ready, up to MaxDelay.
+	// See also [ErrReplace].
 	//
 	// If the task with the UniqueKey is taken, the new task follows it. The follower is held, without
 	// a unique key, and the next Put with Replace replaces it. When the first task has left the queue
