@@ -347,7 +347,7 @@ func TestOverlap(t *testing.T) {
 		require.ErrorIs(t, err, ErrInvalid, "%+v", s.Ranges)
 		require.Contains(t, both, err.Error())
 	}
-	require.InDelta(t, 500, overlaps, 480)
+	require.InDelta(t, 845, overlaps, 75)
 }
 
 func TestScheduleErrors(t *testing.T) {

@@ -42,12 +42,18 @@ func openFaulty(ctx context.Context, where string) (faulttest.Store, error) {
 		Prefix: prefix, MaxOps: maxOps, History: time.Hour, Poll: time.Minute,
 		Skew: time.Millisecond,
 	}
+	if fault == seldom {
+		o.Poll = time.Hour
+	}
 	s, err := open(ctx, faulty{newEngine(client, o), fault}, o)
 	if err != nil {
 		return nil, errors.Join(err, client.Close())
 	}
 	return dialled{s, client}, nil
 }
+
+// seldom lets waiting calls not poll.
+const seldom = "seldom"
 
 // faulty is an engine with a fault, "" meaning none.
 type faulty struct {
@@ -108,7 +114,7 @@ func TestUnguarded(t *testing.T) {
 }
 
 func TestWake(t *testing.T) {
-	faulttest.Wake(t, openFaulty, newDatabase(t, 1))
+	faulttest.Wake(t, openFaulty, newDatabase(t, 1)+"?"+seldom)
 }
 
 // TestKillMembers kills processes that use three servers, and at the same time the leader.

@@ -45,4 +45,4 @@ func TestFair(t *testing.T) { faulttest.Fair(t, openFaulty, newFile(t), 1) }
 
 func TestWake(t *testing.T) { faulttest.Wake(t, openFaulty, newFile(t)) }
 
-func TestAttend(t *testing.T) { faulttest.Attend(t, openFaulty, newFile(t), 20*time.Second) }
+func TestAttend(t *testing.T) { faulttest.Attend(t, openFaulty, newFile(t)) }

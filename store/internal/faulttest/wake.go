@@ -3,18 +3,16 @@ package faulttest
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairq/fairq/task"
 )
 
-// Wake measures how long it takes until one process notices a change of another. Half of the times
-// must be less than half a second, beside other tests: a call that is not woken looks much later.
+// Wake lets one process wait for changes that another one makes. A call that is not woken waits for
+// a Poll, which should be longer than the test may take.
 func Wake(t *testing.T, open Opener, where string) {
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
@@ -27,14 +25,11 @@ func Wake(t *testing.T, open Opener, where string) {
 		Role: "wake", Name: "child", Where: where, Journal: path,
 		Args: map[string]int{"rounds": wakeRounds},
 	})
-	times := map[string][]time.Duration{}
 	for range wakeRounds {
 		wake := func(what string, do func() error) {
 			require.Equal(t, "waiting for "+what, child.Await())
-			begun := time.Now()
 			require.NoError(t, do())
 			require.Equal(t, what, child.Await())
-			times[what] = append(times[what], time.Since(begun))
 		}
 		wake("task", func() error {
 			_, err := plain.Put(ctx, "key", "task", task.PutOptions{})
@@ -59,12 +54,6 @@ func Wake(t *testing.T, open Opener, where string) {
 		wake("end of a lease", func() error { return plain.Delete(ctx, task.ID(number)) })
 	}
 	child.Stop()
-	for what, list := range times {
-		slices.Sort(list)
-		middle, longest := list[len(list)/2], list[len(list)-1]
-		t.Logf("%s: %v usually, %v at most", what, middle, longest)
-		require.Less(t, middle, time.Second/2, what)
-	}
 }
 
 const wakeRounds = 20

@@ -186,19 +186,21 @@ func TestBacklog(t *testing.T) {
 // TestOneKey puts tasks of one key in batches. Each batch reads the last round of the key once,
 // however many tasks it has: on etcd that reads all queued tasks of the key.
 func TestOneKey(t *testing.T) {
-	spans := new(atomic.Int64)
-	engine := counted{Client: new(mvcc.DB).Client(), entries: new(atomic.Int64), spans: spans}
-	c := clients(t, 1, func() kv.Engine { return engine }, kv.Options{})[0]
-	count := func(n int) int64 { // the least, because other reads happen in some calls only
-		least := int64(math.MaxInt64)
-		for i := range 5 {
-			before := spans.Load()
-			fill(t, c, n, func(int) string { return fmt.Sprint(n, i) })
-			least = min(least, spans.Load()-before)
+	synctest.Test(t, func(t *testing.T) {
+		spans := new(atomic.Int64)
+		engine := counted{Client: cluster().Client(), entries: new(atomic.Int64), spans: spans}
+		c := clients(t, 1, func() kv.Engine { return engine }, kv.Options{})[0]
+		count := func(n int) int64 { // the least, because other reads happen in some calls only
+			least := int64(math.MaxInt64)
+			for i := range 5 {
+				before := spans.Load()
+				fill(t, c, n, func(int) string { return fmt.Sprint(n, i) })
+				least = min(least, spans.Load()-before)
+			}
+			return least
 		}
-		return least
-	}
-	require.Equal(t, count(1), count(100))
+		require.Equal(t, count(1), count(100))
+	})
 }
 
 // TestLight bounds the wait of a light key's task beside a key with very many tasks. It waits for
