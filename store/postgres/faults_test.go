@@ -25,18 +25,12 @@ func openFaulty(ctx context.Context, url string) (faulttest.Store, error) {
 // seldom ends the URL of a database in which waiting calls do not poll.
 const seldom = " application_name=seldom"
 
-func TestAttend(t *testing.T) {
-	faulttest.Attend(t, openFaulty, newDatabase(t)+seldom)
-}
-
 func TestKill(t *testing.T) {
 	t.Parallel()
 	faulttest.Kill(t, openFaulty, newDatabase(t))
 }
 
 func newDatabase(t *testing.T) string { return pgtest.Shared(t).Database(t) }
-
-func TestShare(t *testing.T) { faulttest.Share(t, openFaulty, newDatabase) }
 
 // Two processes may not see each other's tasks, so each of them gives a key a turn in a round.
 func TestFair(t *testing.T) { faulttest.Fair(t, openFaulty, newDatabase(t), 2) }

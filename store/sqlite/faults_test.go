@@ -37,12 +37,8 @@ func TestKill(t *testing.T) {
 
 func newFile(t *testing.T) string { return filepath.Join(t.TempDir(), "tasks.db") }
 
-func TestShare(t *testing.T) { faulttest.Share(t, openFaulty, newFile) }
-
 // No two transactions run at the same time, so each key has one turn in a round, from whichever
 // process.
 func TestFair(t *testing.T) { faulttest.Fair(t, openFaulty, newFile(t), 1) }
 
 func TestWake(t *testing.T) { faulttest.Wake(t, openFaulty, newFile(t)) }
-
-func TestAttend(t *testing.T) { faulttest.Attend(t, openFaulty, newFile(t)) }

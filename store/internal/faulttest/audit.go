@@ -82,7 +82,6 @@ type audit struct {
 	// late is set if servers are killed too: then nothing bounds the time of a recovery.
 	late bool
 
-	fullest                              int // that a queue was
 	errors                               int
 	kills, waits, back, lost, unrecorded int
 	longest                              time.Duration // call
@@ -371,7 +370,6 @@ func (a *audit) checkRoom(f *taskHistory) {
 			}
 		}
 	}
-	a.fullest = max(a.fullest, n)
 	if n > limit || keyLimit > 0 && ofKey > keyLimit {
 		a.wrong(f, "there are %d tasks now, and %d of its key", n, ofKey)
 	}

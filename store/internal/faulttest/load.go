@@ -18,11 +18,10 @@ const grace = 2 * time.Second
 var queues = map[string]task.Options[string]{
 	"plain": {Grace: grace, Retention: time.Hour},
 	"limited": {
-		Grace: grace, Retention: time.Hour, MaxInFlightPerKey: 2, Capacity: 150, KeyCapacity: 60,
+		Grace: grace, Retention: time.Hour, MaxInFlightPerKey: 2, Capacity: 60, KeyCapacity: 25,
 	},
-	"serial": {Retention: time.Hour, MaxInFlightPerKey: 1, Capacity: 40, KeyCapacity: 15},
-	"fair":   {Retention: time.Hour},
-	"room":   {Retention: time.Hour, Capacity: 1},
+	"fair": {Retention: time.Hour},
+	"room": {Retention: time.Hour, Capacity: 1},
 }
 
 func openQueue(ctx context.Context, s Store, name string) (*task.Queue[string], error) {
@@ -44,8 +43,6 @@ type load struct {
 	id    int64 // no other goroutine of any process has it
 
 	consumer *task.Consumer[string] // of its own: it holds only the next task of its last ack
-
-	orderly bool // nothing is left lying
 }
 
 // open opens a queue.
@@ -55,7 +52,7 @@ func (s *Self) open(name string) (*load, error) {
 }
 
 // start lets n goroutines repeat something until the process must end. The function that it
-// returns waits for them, and returns the first error. An errDone just ends its goroutine.
+// returns waits for them, and returns the first error.
 func (l *load) start(n int, do func(*load) error) (wait func() error) {
 	var all sync.WaitGroup
 	failures := make(chan error, n)
@@ -67,7 +64,7 @@ func (l *load) start(n int, do func(*load) error) (wait func() error) {
 		all.Go(func() {
 			for l.Stop.Err() == nil {
 				if err := do(&one); err != nil {
-					if l.Stop.Err() == nil && !errors.Is(err, errDone) {
+					if l.Stop.Err() == nil {
 						failures <- err
 					}
 					return
@@ -81,8 +78,6 @@ func (l *load) start(n int, do func(*load) error) (wait func() error) {
 		return <-failures
 	}
 }
-
-var errDone = errors.New("done")
 
 // load lets n goroutines for each queue do something until the process must end.
 func (s *Self) load(n int, do func(*load) error) error {
@@ -143,8 +138,10 @@ func (l *load) putSomething() error {
 		}
 	}
 	switch p := l.rand.IntN(100); {
-	case p < 50:
+	case p < 40:
 		return expected(l.put(l.newPut()))
+	case p < 50:
+		return l.putWait(l.newPut())
 	case p < 75:
 		puts := make([]putTask, 2+l.rand.IntN(7))
 		for i := range puts {
@@ -199,6 +196,16 @@ func (l *load) put(p putTask) error {
 	return err
 }
 
+// putWait waits for room until the process must end.
+func (l *load) putWait(p putTask) error {
+	done := l.Journal.begin(line{Op: "put", Queue: l.name, Puts: []putTask{p}})
+	id, err := l.queue.PutWait(l.Stop, p.Key, p.Name, p.options())
+	if err == nil {
+		done(line{IDs: []task.ID{id}})
+	}
+	return err
+}
+
 func (l *load) putBatch(puts []putTask) error {
 	done := l.Journal.begin(line{Op: "put", Queue: l.name, Puts: puts})
 	batch := make([]task.Entry[string], len(puts))
@@ -243,7 +250,7 @@ func (l *load) putGroup() error {
 		return expected(err)
 	}
 	switch p := l.rand.IntN(100); {
-	case p < 75 || l.orderly && p >= 90:
+	case p < 75:
 		return l.endGroup("start", group)
 	case p < 90:
 		return l.endGroup("cancel", group)

@@ -3,174 +3,163 @@ package faulttest
 import (
 	"context"
 	"fmt"
-	"strconv"
+	"slices"
+	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairq/fairq/task"
 )
 
-// Wake lets one process wait for changes that another one makes. A call that is not woken waits for
-// a Poll, which should be longer than the test may take.
+// openTwo opens a queue in two Stores, which share nothing but the database, like two processes.
+func openTwo(t *testing.T, open Opener, where, name string) (two [2]*task.Queue[string]) {
+	for i := range two {
+		s, err := open(t.Context(), where)
+		require.NoError(t, err)
+		two[i], err = openQueue(t.Context(), s, name)
+		require.NoError(t, err)
+		t.Cleanup(func() {
+			require.NoError(t, two[i].Close(context.Background()))
+			require.NoError(t, s.Close())
+		})
+	}
+	return two
+}
+
+// Wake lets calls of one Store wait for changes that another one makes. A call that is not woken
+// waits for a Poll, which should be longer than the test may take.
 func Wake(t *testing.T, open Opener, where string) {
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
-	s, err := open(ctx, where)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	plain, room := openBoth(t, s)
-	_, path := newJournal(t)
-	child := Start(t, Job{
-		Role: "wake", Name: "child", Where: where, Journal: path,
-		Args: map[string]int{"rounds": wakeRounds},
-	})
-	for range wakeRounds {
-		wake := func(what string, do func() error) {
-			require.Equal(t, "waiting for "+what, child.Await())
-			require.NoError(t, do())
-			require.Equal(t, what, child.Await())
+	plain, room := openTwo(t, open, where, "plain"), openTwo(t, open, where, "room")
+	wakes := func(q *task.Queue[string], call, change func() error) {
+		t.Helper()
+		woken := make(chan error, 1)
+		go func() { woken <- call() }()
+		for waits := q == nil; !waits; {
+			stats, err := q.Stats(ctx)
+			require.NoError(t, err)
+			waits = stats.WaitingTake+stats.WaitingPut > 0
 		}
-		wake("task", func() error {
-			_, err := plain.Put(ctx, "key", "task", task.PutOptions{})
+		require.NoError(t, change())
+		require.NoError(t, <-woken)
+	}
+	put := func(q *task.Queue[string], uniqueKey string) task.ID {
+		t.Helper()
+		id, err := q.Put(ctx, "key", "", task.PutOptions{UniqueKey: uniqueKey})
+		require.NoError(t, err)
+		return id
+	}
+	take := func() error {
+		taken, err := plain[1].Take(ctx)
+		if err != nil {
 			return err
-		})
-		wake("resume", func() error { return plain.Resume(ctx) })
-
-		id, err := room.Put(ctx, "key", "", task.PutOptions{UniqueKey: "unique key"})
-		require.NoError(t, err)
-		child.proceed()
-		wake("room", func() error { return room.Delete(ctx, id) })
-
-		_, err = plain.Put(ctx, "key", "", task.PutOptions{UniqueKey: "unique key"})
-		require.NoError(t, err)
-		child.proceed()
-		taken, err := plain.Take(ctx)
-		require.NoError(t, err)
-		wake("outcome", func() error { return taken.Ack(ctx) })
-
-		number, err := strconv.ParseUint(child.Await(), 10, 64)
-		require.NoError(t, err)
-		wake("end of a lease", func() error { return plain.Delete(ctx, task.ID(number)) })
+		}
+		return taken.Ack(ctx)
 	}
-	child.Stop()
-}
+	for range 20 {
+		wakes(plain[1], take, func() error { put(plain[0], ""); return nil })
 
-const wakeRounds = 20
+		require.NoError(t, plain[1].Pause(ctx))
+		put(plain[1], "")
+		wakes(plain[1], take, func() error { return plain[0].Resume(ctx) })
 
-func openBoth(t *testing.T, s Store) (plain, room *task.Queue[string]) {
-	plain, err := openQueue(t.Context(), s, "plain")
-	require.NoError(t, err)
-	room, err = openQueue(t.Context(), s, "room")
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		require.NoError(t, plain.Close(context.Background()))
-		require.NoError(t, room.Close(context.Background()))
-	})
-	return plain, room
-}
-
-// wake waits for one thing after the other.
-func (s *Self) wake() error {
-	plain, err := openQueue(s.Stop, s.Store, "plain")
-	if err != nil {
-		return err
-	}
-	room, err := openQueue(s.Stop, s.Store, "room")
-	if err != nil {
-		return err
-	}
-	w := &waiter{s, plain, room}
-	for range s.Args["rounds"] {
-		for _, wait := range []func() error{w.task, w.resume, w.room, w.outcome, w.endOfLease} {
-			if err := wait(); err != nil {
+		id := put(room[0], "")
+		wakes(room[1], func() error {
+			id, err := room[1].PutWait(ctx, "key", "", task.PutOptions{})
+			if err != nil {
 				return err
+			}
+			return room[1].Delete(ctx, id)
+		}, func() error { return room[0].Delete(ctx, id) })
+
+		put(plain[0], "unique key")
+		taken, err := plain[0].Take(ctx)
+		require.NoError(t, err)
+		outcome := func() error { return plain[1].Wait(ctx, "unique key") }
+		wakes(nil, outcome, func() error { return taken.Ack(ctx) })
+
+		id = put(plain[1], "")
+		taken, err = plain[1].Take(ctx)
+		require.NoError(t, err)
+		leased, stop := taken.Context(ctx)
+		wakes(nil, func() error { <-leased.Done(); return ctx.Err() },
+			func() error { return plain[0].Delete(ctx, id) })
+		stop()
+	}
+
+	// All at once.
+	working, stop := context.WithCancel(ctx)
+	var workers, callers sync.WaitGroup
+	for range 2 {
+		workers.Go(func() {
+			for {
+				taken, err := plain[1].Take(working)
+				if err != nil {
+					assert.Error(t, working.Err(), err)
+					return
+				}
+				assert.NoError(t, taken.Ack(ctx))
+			}
+		})
+	}
+	for i := range 4 {
+		callers.Go(func() {
+			for j := range 60 {
+				name := fmt.Sprint(i, " ", j)
+				_, err := plain[0].Put(ctx, name, name, task.PutOptions{UniqueKey: name})
+				assert.NoError(t, err)
+				assert.NoError(t, plain[0].Wait(ctx, name))
+			}
+		})
+	}
+	callers.Wait()
+	stop()
+	workers.Wait()
+}
+
+// Fair lets two Stores fill a queue at the same time. perRound is how often a key of weight 1 may
+// be served in a round then.
+func Fair(t *testing.T, open Opener, where string, perRound int) {
+	const keys, each = 7, 40
+	two := openTwo(t, open, where, "fair")
+	var all sync.WaitGroup
+	for _, q := range two {
+		for key := range keys {
+			all.Go(func() {
+				for range each {
+					_, err := q.Put(t.Context(), fmt.Sprint("key", key), "", task.PutOptions{})
+					assert.NoError(t, err)
+				}
+			})
+		}
+	}
+	all.Wait()
+	var order []int
+	for range 2 * keys * each {
+		taken, ok, err := two[0].TryTake(t.Context())
+		require.NoError(t, err)
+		require.True(t, ok, "only %d are left", len(order))
+		key := 0
+		_, err = fmt.Sscanf(taken.Key, "key%d", &key)
+		require.NoError(t, err)
+		order = append(order, key)
+	}
+	// how often a key was served between two turns of another, which are in the same round or in
+	// the next one
+	most := 0
+	for key := range keys {
+		counts := make([]int, keys)
+		for _, other := range order {
+			if other == key {
+				most = max(most, slices.Max(counts))
+				clear(counts)
+			} else {
+				counts[other]++
 			}
 		}
 	}
-	<-s.Stop.Done()
-	if err := plain.Close(context.Background()); err != nil {
-		return err
-	}
-	return room.Close(context.Background())
-}
-
-type waiter struct {
-	*Self
-	plain, small *task.Queue[string]
-}
-
-// waits reports a waiting call, as soon as it waits.
-func (w *waiter) waits(what string, q *task.Queue[string]) {
-	for w.Stop.Err() == nil {
-		if stats, err := q.Stats(w.Stop); err != nil || stats.WaitingTake+stats.WaitingPut > 0 {
-			break
-		}
-	}
-	w.Say("waiting for " + what)
-}
-
-func (w *waiter) task() error { return w.take("task") }
-
-func (w *waiter) take(what string) error {
-	go w.waits(what, w.plain)
-	taken, err := w.plain.Take(w.Stop)
-	if err != nil {
-		return err
-	}
-	w.Say(what)
-	return taken.Ack(w.Stop)
-}
-
-func (w *waiter) resume() error {
-	if err := w.plain.Pause(w.Stop); err != nil {
-		return err
-	}
-	if _, err := w.plain.Put(w.Stop, "key", "", task.PutOptions{}); err != nil {
-		return err
-	}
-	return w.take("resume")
-}
-
-func (w *waiter) room() error {
-	if err := w.await(); err != nil {
-		return err
-	}
-	go w.waits("room", w.small)
-	id, err := w.small.PutWait(w.Stop, "key", "", task.PutOptions{})
-	if err != nil {
-		return err
-	}
-	w.Say("room")
-	return w.small.Delete(w.Stop, id)
-}
-
-func (w *waiter) outcome() error {
-	if err := w.await(); err != nil {
-		return err
-	}
-	w.Say("waiting for outcome")
-	if err := w.plain.Wait(w.Stop, "unique key"); err != nil {
-		return err
-	}
-	w.Say("outcome")
-	return nil
-}
-
-func (w *waiter) endOfLease() error {
-	id, err := w.plain.Put(w.Stop, "key", "", task.PutOptions{})
-	if err != nil {
-		return err
-	}
-	taken, err := w.plain.Take(w.Stop)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := taken.Context(w.Stop)
-	defer cancel()
-	w.Say(fmt.Sprint(id))
-	w.Say("waiting for end of a lease")
-	<-ctx.Done()
-	w.Say("end of a lease")
-	return nil
+	require.LessOrEqual(t, most, 2*perRound)
 }

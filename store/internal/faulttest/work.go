@@ -84,7 +84,7 @@ func nanos(t time.Time) int64 {
 
 func (l *load) workOn(t lease) error {
 	switch p := l.rand.IntN(1000); {
-	case p < 20 && !t.Info().Until.IsZero(), p < 5 && !l.orderly:
+	case p < 20 && !t.Info().Until.IsZero(), p < 5:
 		// It is held until the lease runs out, or the process ends, so its consumer must not hand
 		// back all of its tasks: see ackAndTake.
 		l.consumer = l.queue.NewConsumer(task.Filter{})
