@@ -93,31 +93,15 @@ func (m *model) becomeReady(t *modelTask, at time.Time) {
 	m.enlist(t)
 }
 
-// access returns 0 if tasks of a key can be taken, 1 if only in a burst, and 2 if not.
-func (m *model) access(key string) int {
+func (m *model) blocked(key string) bool {
 	taken := m.count(func(t *modelTask) bool { return t.State == driver.Taken && t.Key == key })
 	limit := cmp.Or(m.limits[key].MaxInFlight, m.s.MaxInFlightPerKey)
-	burst := max(0, cmp.Or(m.limits[key].Burst, m.s.BurstPerKey))
-	switch {
-	case !m.until(all).IsZero() || m.keys[key] || !m.until(key).IsZero():
-		return 2
-	case limit <= 0 || taken < limit:
-		return 0
-	case taken < limit+burst:
-		return 1
-	}
-	return 2
+	return !m.until(all).IsZero() || m.keys[key] || !m.until(key).IsZero() ||
+		limit > 0 && taken >= limit
 }
 
 // next returns the task to be taken, and has used its turn.
 func (m *model) next(f *driver.Filter) *modelTask {
-	if t := m.nextOf(f, 0); t != nil {
-		return t
-	}
-	return m.nextOf(f, 1)
-}
-
-func (m *model) nextOf(f *driver.Filter, access int) *modelTask {
 	round := func(t *modelTask) int {
 		if t.turn > 0 {
 			return t.turn
@@ -126,7 +110,7 @@ func (m *model) nextOf(f *driver.Filter, access int) *modelTask {
 	}
 	var all []*modelTask
 	for _, t := range m.tasks {
-		if t.State == driver.Ready && f.Passes(t.Priority, t.Kind) && m.access(t.Key) == access {
+		if t.State == driver.Ready && f.Passes(t.Priority, t.Kind) && !m.blocked(t.Key) {
 			all = append(all, t)
 		}
 	}

@@ -27,7 +27,7 @@ func (r *run) anyOptions() options {
 	all := []options{
 		{},
 		{Capacity: 10},
-		{Capacity: 10, KeyCapacity: 3, MaxInFlightPerKey: 2, BurstPerKey: 2},
+		{Capacity: 10, KeyCapacity: 3, MaxInFlightPerKey: 2},
 		{Capacity: 10, Newcomers: fairq.ThisRound},
 		{Capacity: 5, WhenFull: fairq.RejectOverShare},
 		{Newcomers: fairq.ThisRound, Retention: second},

@@ -229,7 +229,7 @@ func (t taskTable) findHandedOut(r *rows.Range) (found []hit[rows.Row], err erro
 			return nil, err
 		}
 		entry := append(ready[:len(ready):len(ready)], given.tasks[i]...)
-		if row == nil || row.Band == 0 || len(found) == r.Limit {
+		if row == nil || !row.Takeable || len(found) == r.Limit {
 			continue
 		}
 		// An entry is stale if the task has got another turn since it was handed out.

@@ -55,7 +55,7 @@ func (t taskTable) Scan(r rows.Range) ([]*rows.Row, error) {
 // find is find of the table, but moves the mark forward if the transaction takes tasks.
 func (t taskTable) find(r *rows.Range) ([]hit[rows.Row], error) {
 	hits, err := t.table.find(r)
-	if r.Index == rows.TaskReady && r.From == nil && r.Lock == rows.SkipLocked && len(hits) > 0 {
+	if r.Index == rows.TaskReady && r.Lock == rows.SkipLocked && len(hits) > 0 {
 		t.moveMark(hits[0].rest)
 	}
 	return hits, err

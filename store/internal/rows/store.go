@@ -416,8 +416,8 @@ func (u *unit) needFronts() {
 	}
 }
 
-// changeSettings gives the queue other settings. If these need other rows, it
-// makes the queue write all of them again.
+// changeSettings gives the queue other settings. If these need other rows, it makes the queue write
+// all of them again.
 func (u *unit) changeSettings(wanted driver.Settings) {
 	was, mode, to := u.q.settings, u.q.mode, u.q.store.settings(wanted)
 	to.Fronts = was.Fronts
@@ -426,8 +426,7 @@ func (u *unit) changeSettings(wanted driver.Settings) {
 		u.changeKey(allKeys, func(k *Key) { k.Wait = life.Wait{} })
 	}
 	if u.q.mode != mode || to.Quantum != was.Quantum || to.KeepPlace != was.KeepPlace ||
-		to.MaxInFlightPerKey != was.MaxInFlightPerKey || to.BurstPerKey != was.BurstPerKey ||
-		to.KeyRate != was.KeyRate {
+		to.MaxInFlightPerKey != was.MaxInFlightPerKey || to.KeyRate != was.KeyRate {
 		u.rebuild()
 	}
 }

@@ -101,10 +101,8 @@ func (u *unit) endWaits(n int) (left int, done bool) {
 	}
 	var spans []span
 	for _, name := range names {
-		for _, s := range shownSpans(name) {
-			if u.head.readyTasks[name][s] == nil {
-				spans = append(spans, s)
-			}
+		if s := shownSpan(name, false); u.head.readyTasks[name][s] == nil {
+			spans = append(spans, s)
 		}
 	}
 	u.fetch(u.head.unknownKeys(names), spans, false)

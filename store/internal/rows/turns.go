@@ -198,7 +198,7 @@ func (u *unit) place(r *Row) {
 	if r.Round == 0 {
 		u.giveTurn(r)
 	}
-	r.Band = bandOf(r.Priority, life.Within)
+	r.Takeable = true
 	u.readAhead = readAhead{}
 	u.canBeTaken(r)
 }

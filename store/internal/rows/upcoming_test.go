@@ -20,7 +20,6 @@ func TestUpcoming(t *testing.T) {
 		"ThisRound": {Newcomers: fairq.ThisRound},
 		"KeepPlace": {KeepPlace: true, Weight: weight},
 		"InFlight":  {MaxInFlightPerKey: 3, Weight: weight},
-		"Bursts":    {MaxInFlightPerKey: 2, BurstPerKey: 3, Weight: weight},
 		"Rates":     {KeyRate: task.Rate{Limit: 1, Burst: 4}, Rate: task.Rate{Limit: 3, Burst: 9}},
 	} {
 		t.Run(name, func(t *testing.T) {
