@@ -54,9 +54,6 @@ type Options[V any] struct {
 	// OnExpire and did not notice in a transaction that the caller commits (WithTx).
 	OnExpire func(*Task[V])
 
-	// Newcomers decides which round a key without ready tasks joins. (Queue-wide.)
-	Newcomers fairq.Newcomers
-
 	// Weight returns the number of tasks of a key in a round, 1 to [fairq.MaxWeight]; nil means 1
 	// for all. Each Put calls it; a change affects tasks that become ready later. See also
 	// [Queue.SetKey].
@@ -314,8 +311,6 @@ func (o *Options[V]) complete() error {
 	case o.PriorCost > 0 && (o.KeyRate != Rate{} || o.Rate != Rate{}):
 		return invalid("Options.PriorCost", o.PriorCost,
 			"0 with a Rate or KeyRate, because an attempt takes its tokens before its cost is known")
-	case o.Newcomers < 0 || o.Newcomers > fairq.ThisRound:
-		return invalid("Options.Newcomers", o.Newcomers, "fairq.NextRound or fairq.ThisRound")
 	case o.WhenFull != fairq.Reject && o.Capacity == 0:
 		return invalid("Options.Capacity", 0,
 			"set unless WhenFull is Reject, because a queue without limit is never full")
@@ -353,7 +348,6 @@ func (o *Options[V]) settings() driver.Settings {
 		KeyCapacity:       o.KeyCapacity,
 		CountOnlyWaiting:  o.CountOnlyWaiting,
 		WhenFull:          o.WhenFull,
-		Newcomers:         o.Newcomers,
 		Quantum:           o.Quantum,
 		MaxInFlightPerKey: o.MaxInFlightPerKey,
 		KeyRate:           driver.Rate(o.KeyRate),

@@ -11,7 +11,7 @@
 // Now is the round being served: the greatest round with a used turn.
 //
 //	event                             | the line after it
-//	a first task becomes ready        | has a turn after its account, in now + 1 or later: see First
+//	a first task becomes ready        | has a turn after its account, in now + 1 or later
 //	another task becomes ready        | has the same turn; the first task by place uses it
 //	its turn is used                  | has paid the cost; its next turn is in the same round while
 //	                                  | the share lasts: see Used
@@ -44,16 +44,6 @@ import (
 	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/task/driver"
 )
-
-// First returns the turn of a line that has none. end is its account after its last used turn, and
-// served the round of that turn. Newcomers join the round after now; if joins is set, they join
-// the current one, unless they were served in it.
-func First(end account.Account, served, now uint64, joins bool, share uint64) account.Account {
-	if joins && now > 0 && served < now {
-		return end.Next(now, share)
-	}
-	return end.Next(now+1, share)
-}
 
 // Used returns the account of a line after it has used a turn for a task of that cost, and its
 // next turn. now is the round being served after that use. If the share has become less than the

@@ -37,8 +37,7 @@
 //     the same round.
 //   - With MaxInFlightPerKey, KeyRate, KeyCapacity or groups, processes that use the same key or
 //     group conflict; with a Rate, processes that take, in 16 processes 2.9 times a task. With
-//     Capacity, Quantum, fairq.ThisRound, or kinds without a limit by key, one process at a time
-//     has the queue.
+//     Capacity, Quantum, or kinds without a limit by key, one process at a time has the queue.
 //   - Times come from the clocks of the machines, which may differ by Options.Skew. Delays are
 //     off by as much. A lease ends by the clock of its process, and that much later for others.
 //   - etcd keeps everything in memory and is made for some gigabytes, so for up to about a million

@@ -202,7 +202,7 @@ func callAll(t *testing.T, v rows.Calls) {
 		v.Save,
 		func() error { return v.SetKey(&rows.Key{Key: "k", Tasks: byState{0: 1}}) },
 		func() error { return v.SetKey(&rows.Key{Key: "l"}) },
-		func() error { return v.Served().Put(&rows.Served{Line: line, Round: 3, Used: 2, Taken: 1}) },
+		func() error { return v.Served().Put(&rows.Served{Line: line, Round: 3, Used: 2}) },
 		func() error { return v.SweepServed(0, 2, 10) },
 		func() error { return v.DeleteConsumer(1 << 50) },
 		func() error { return v.SetGroup(&rows.Group{Name: "g", Group: life.Group{Tasks: 1}}) },

@@ -127,7 +127,6 @@ CREATE TABLE fairq.served (
 	queue    bigint NOT NULL,
 	round    bigint, -- never NULL, as in tasks
 	used     bigint NOT NULL,
-	taken    bigint NOT NULL,
 	priority smallint NOT NULL,
 	key      bytea NOT NULL,
 	PRIMARY KEY (queue, key, priority)

@@ -60,7 +60,7 @@ var columnsOf = map[string]string{
 	"tasks": taskColumns,
 	"keys": `"key", ready, delayed, taken, buried, held, paused, waits, until, hold, filled, ` +
 		`limits`,
-	"served":    `"key", priority, round, used, taken`,
+	"served":    `"key", priority, round, used`,
 	"consumers": `number, name, epoch, deadline`,
 	"groups":    `name, started, cancelled, tasks, members`,
 	"outcomes":  `unique_key, id, result, err_code, err, until`,

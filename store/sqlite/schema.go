@@ -79,7 +79,7 @@ CREATE TABLE ~keys (
 CREATE INDEX ~keys_until ON ~keys (queue, waits, until) WHERE until > 0;
 CREATE INDEX ~keys_limits ON ~keys (queue, "key") WHERE limits <> '';
 
-CREATE TABLE ~served (queue, priority, "key", round NOT NULL, used NOT NULL, taken NOT NULL,
+CREATE TABLE ~served (queue, priority, "key", round NOT NULL, used NOT NULL,
 	PRIMARY KEY (queue, priority, "key")) WITHOUT ROWID;
 CREATE INDEX ~served_round ON ~served (queue, priority, round);
 

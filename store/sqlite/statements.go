@@ -98,8 +98,7 @@ var (
 	}
 	setServed = &statement{
 		"set served",
-		`INSERT OR REPLACE INTO ~served (queue, priority, "key", round, used, taken) ` +
-			`VALUES (?, ?, ?, ?, ?, ?)`,
+		`INSERT OR REPLACE INTO ~served (queue, priority, "key", round, used) VALUES (?, ?, ?, ?, ?)`,
 	}
 	setConsumer = &statement{
 		"set consumer",

@@ -34,7 +34,6 @@ type Settings struct {
 	KeyCapacity       int
 	CountOnlyWaiting  bool
 	WhenFull          fairq.WhenFull
-	Newcomers         fairq.Newcomers
 	Quantum           int64 // 0 means that rounds share tasks, not work
 	MaxInFlightPerKey int   // 0 means no limit
 	Rate, KeyRate     Rate

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -20,10 +19,9 @@ type modelBand struct {
 // modelLine is those of a key. Its share of each round is as many units of work as its weight, or
 // with a Quantum that times the quantum.
 type modelLine struct {
-	end    modelUse // after its last turn
-	turn   modelUse // before its next turn
-	share  int
-	served int // the round of its last turn
+	end   modelUse // after its last turn
+	turn  modelUse // before its next turn
+	share int
 }
 
 // modelUse is a round, and the units of the share of it that are used.
@@ -85,9 +83,6 @@ func (m *model) becomeReady(t *modelTask, at time.Time) {
 	}
 	if t.turn == 0 && m.queued(t) == 0 {
 		l.follow(b.now + 1)
-		if m.s.Newcomers == fairq.ThisRound && b.now > 0 && l.served < b.now {
-			l.follow(b.now)
-		}
 	}
 	t.State, t.ReadyAt = driver.Ready, at
 	m.enlist(t)
@@ -137,7 +132,7 @@ func (m *model) use(t *modelTask, round int) {
 		cost = int(t.Cost)
 	}
 	missed := round < b.now
-	b.now, t.turn, l.served, l.end = max(b.now, round), round, round, l.turn
+	b.now, t.turn, l.end = max(b.now, round), round, l.turn
 	l.end.used = min(l.end.used, l.share-1) // its weight may be less now
 	for range cost {
 		if l.end.used == l.share {

@@ -4,7 +4,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/internal/account"
 	"github.com/fairq/fairq/internal/order"
 	"github.com/fairq/fairq/task/driver"
@@ -25,9 +24,9 @@ type band struct {
 	furthest uint64 // the last round of all accounts of the band
 	lines    int
 	kinds    map[string]*kind
-	shown    heap[turn]      // of lines
-	idle     map[string]used // of keys without a line here
-	maxIdle  int             // the number of idle keys at which void ones are forgotten
+	shown    heap[turn]                 // of lines
+	idle     map[string]account.Account // of keys without a line here
+	maxIdle  int                        // the number of idle keys at which void ones are forgotten
 }
 
 // spareKinds is the number of kinds beyond which a band forgets kinds without tasks.
@@ -72,17 +71,11 @@ type line struct {
 	back   bool
 	lanes  heap[byHead]     // by their first tasks, empty ones last
 	next   account.Account  // its turn, unless the tasks have their own
-	used                    // before that
+	end    account.Account  // after its last turn
 	byKind map[string]*lane // all lanes, nil if there are few
 
 	one     lane      // the first lane, inside the line because most lines need only one
 	laneBuf [1]byHead // the first array of lanes
-}
-
-// used is the use of the rounds by a line.
-type used struct {
-	end    account.Account // after its last turn
-	served uint64          // the round of its last turn
 }
 
 // lane has the tasks of one kind in a line, in the order of their places.
@@ -160,7 +153,7 @@ func (b *band) take(lane *lane) *item {
 	if it.learned {
 		it.cost = uint32(cost)
 	}
-	b.now, l.served = max(b.now, turn.Round), turn.Round
+	b.now = max(b.now, turn.Round)
 	l.end, l.next = order.Used(turn, b.now, cost, l.share())
 	b.furthest = max(b.furthest, l.end.Round)
 	lane.remove(it)
@@ -177,7 +170,7 @@ func (l *line) add(it *item) {
 	if l.back {
 		it.turn = min(it.turn, max(1, b.now)) // the band may have been forgotten since
 	} else if l.len == 0 {
-		l.next = order.First(l.end, l.served, b.now, q.newcomersJoin(), l.share())
+		l.next = l.end.Next(b.now+1, l.share())
 	}
 	lane := &l.one
 	if lane.kind == nil || lane.kind.name != it.kind { // rare
@@ -243,7 +236,7 @@ func (b *band) newLine(k *keyState, back bool) *line {
 	l.lanes = l.laneBuf[:0]
 	l.lanes.push(byHead{&l.one})
 	if b.lines++; !back {
-		l.used = b.idle[k.name]
+		l.end = b.idle[k.name]
 		delete(b.idle, k.name)
 	}
 	return l
@@ -256,29 +249,21 @@ func (b *band) leave(l *line) {
 	}
 	l.key.hidden = slices.DeleteFunc(l.key.hidden, func(e *entry) bool { return e.line == l })
 	b.lines--
-	if l.back || b.isVoid(l.used) {
+	if l.back || b.isVoid(l.end) {
 		return
 	}
 	if len(b.idle) >= max(maxSpare, b.maxIdle) {
-		maps.DeleteFunc(b.idle, func(_ string, u used) bool { return b.isVoid(u) })
+		maps.DeleteFunc(b.idle, func(_ string, end account.Account) bool { return b.isVoid(end) })
 		b.maxIdle = 2 * len(b.idle)
 	}
 	if b.idle == nil {
-		b.idle = map[string]used{}
+		b.idle = map[string]account.Account{}
 	}
-	b.idle[l.key.name] = l.used
+	b.idle[l.key.name] = l.end
 }
 
-// isVoid reports whether the use of the rounds by a line has no effect any more.
-func (b *band) isVoid(u used) bool {
-	join := b.now
-	if !b.queue.newcomersJoin() {
-		join++
-	}
-	return u.end.Round < join || u == used{}
-}
-
-func (q *queue) newcomersJoin() bool { return q.settings.Newcomers == fairq.ThisRound }
+// isVoid reports whether the account of a line has no effect any more: it has used no round to come.
+func (b *band) isVoid(end account.Account) bool { return end.Round <= b.now }
 
 // isEmpty reports whether the line has no tasks, and so no turn.
 func (l *line) isEmpty() bool { return l.len == 0 }

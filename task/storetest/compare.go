@@ -183,7 +183,6 @@ func (c *comparison) choose() {
 	if c.subject.Exact {
 		seldom = 2 // nothing of it makes the comparison weaker
 	}
-	o.Newcomers = fairq.Newcomers(c.IntN(3) / 2)
 	if c.chance(seldom) {
 		for _, k := range Keys {
 			c.weights[k] = 1 + c.IntN(3)

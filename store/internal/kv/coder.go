@@ -155,7 +155,6 @@ func (c *coder) codeServed(s *rows.Served) {
 	text(c, &s.Key)
 	number(c, &s.Round)
 	number(c, &s.Used)
-	number(c, &s.Taken)
 }
 
 func (c *coder) codeConsumer(r *rows.Consumer) {

@@ -135,7 +135,6 @@ func (s *Store) settings(wanted driver.Settings) settings {
 type mode struct {
 	frontsOnly     bool // only the fronts of lines can be taken, see fronts.go
 	limitsInFlight bool // MaxInFlightPerKey or KeyRate: keys are blocked and free again all the time
-	newcomersJoin  bool // newcomers join the round being served
 	costs          bool // rounds share work, not tasks
 	countsKeys     bool // the row of a key counts all of its tasks, not just those in flight
 	putsBehind     bool // a put need not know the front of its line, see staysBehind
@@ -145,7 +144,6 @@ type mode struct {
 func (store *Store) modeOf(s *settings) mode {
 	m := mode{
 		limitsInFlight: s.LimitsKeys(),
-		newcomersJoin:  s.Newcomers == fairq.ThisRound,
 		costs:          s.Quantum > 0,
 	}
 	m.frontsOnly = s.Fronts || s.KeepPlace || m.limitsInFlight
@@ -153,7 +151,7 @@ func (store *Store) modeOf(s *settings) mode {
 		s.KeyCapacity < s.Capacity || s.Crowded
 	m.putsBehind = m.frontsOnly && !m.countsKeys && !store.traits.Exclusive &&
 		(m.limitsInFlight || !store.traits.Optimistic)
-	m.exclusive = m.newcomersJoin || m.costs || s.Capacity < fairq.MaxLen ||
+	m.exclusive = m.costs || s.Capacity < fairq.MaxLen ||
 		s.Rate.Limit > 0 && !store.traits.Optimistic ||
 		m.byKey() && !(store.traits.Optimistic && (m.countsKeys || m.limitsInFlight))
 	return m

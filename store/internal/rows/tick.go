@@ -159,7 +159,7 @@ func (u *unit) reread(r *Row) *Row {
 
 // sweepServed deletes up to n void rows of the table of Served, for each priority.
 func (u *unit) sweepServed(n int) {
-	if u.q.newcomersJoin || u.q.costs {
+	if u.q.costs {
 		for priority := range u.head.Rounds {
 			check(u.v.SweepServed(priority, u.currentRound(priority), n))
 		}

@@ -145,14 +145,12 @@ func ParseLimits(text string) (l *driver.KeyLimits, err error) {
 	return l, err
 }
 
-// Served is a row of the table of lines that were served: in queues whose newcomers join the
-// round, and where tasks have costs, of lines that have used rounds to come. Its Round and Used
-// are the account of the line after the last task that was taken: see package account.
+// Served is a row of the table of lines that were served, where tasks have costs, and have used
+// rounds to come: the account of the line after the last task that was taken, see package account.
 type Served struct {
 	Line
 	Round uint64
 	Used  uint64
-	Taken uint64 // the round of that task, at most Round
 }
 
 // Consumer is a row of the table of consumers.
