@@ -32,7 +32,7 @@
 //     each that it wants; n is the number of processes that have taken something in the last three
 //     seconds. After skipping a task twelve times, a process takes it even from another's part. So
 //     n processes that take k tasks at a time pass a task over by at most 12·n·k others, even if
-//     some are slow or stop. For other orders see Options.Taking.
+//     some are slow or stop.
 //   - Two processes that put tasks of the same key at the same moment may give it a turn each in
 //     the same round.
 //   - With MaxInFlightPerKey, KeyRate, KeyCapacity or groups, processes that use the same key or
