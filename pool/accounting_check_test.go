@@ -111,7 +111,8 @@ func (l *ledger) loaded() bool {
 				waiting += ready
 			}
 		}
-		room := max(n.capacity-s.Counted+s.Ready, 1)
+		// A delayed task takes room, and the pool sees that when another task finds none.
+		room := max(n.capacity-s.Counted+s.Ready+s.Delayed, 1)
 		if n.capacity == 0 && waiting > 0 || n.capacity > 0 &&
 			float64(waiting) >= math.Ceil(0.75*float64(room)) {
 			return true
@@ -231,8 +232,6 @@ func (l *ledger) wrong(c *chore, s *story, there int) string {
 		(c.last.by == "none" || c.last.by == "sleep") &&
 		c.put.TTR == 0 && !c.kicked && !errors.Is(c.err, errChore):
 		return "Do does not know the handler's error"
-	case c.put.CancelWithContext && s.ended() == task.EventDelete && places <= 1:
-		return "" // at any time
 	case places > 1 && (c.put.TTR > 0 || l.abandoned || unseen), places > 0 && c.put.TTR > 0 &&
 		c.class.slow != nil:
 		return "" // it may be tried again after a letter was sent
@@ -251,8 +250,7 @@ func (l *ledger) wrong(c *chore, s *story, there int) string {
 		return "acked, but not done"
 	case end == task.EventTTL && !l.ends(c):
 		return "expired without cause"
-	case end == task.EventTTL && own && l.sinks != "none" && places != 1 &&
-		!slices.Contains(c.refusals, pool.ReasonDeadline):
+	case end == task.EventTTL && own && l.sinks != "none" && places != 1 && len(c.refusals) == 0:
 		return "expired without a letter"
 	case end == task.EventTTL && !reason(pool.ReasonDeadline, pool.ReasonFailed):
 		return "expired with another letter"
@@ -349,7 +347,7 @@ func (l *ledger) compareStats(acks int) {
 				settles++
 			}
 		}
-		if c.put.TTR > 0 || c.put.CancelWithContext {
+		if c.put.TTR > 0 {
 			// those too that no handler was called for
 			settles += uint64(max(c.taken, c.class.stories[c.task].takes()))
 		}

@@ -104,7 +104,6 @@ func (l *ledger) newChore(r *rand.Rand, nested bool) *chore {
 	if r.IntN(4) == 0 {
 		o.MaxAttempts = 1 + r.IntN(3)
 	}
-	o.CancelWithContext = r.IntN(6) == 0
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c.id = len(l.chores)
@@ -409,7 +408,7 @@ func (l *ledger) checkContext(ctx context.Context, t *task.Task[*chore], began t
 		defer l.mu.Unlock()
 		c := t.Payload
 		// by an earlier attempt
-		deleted := c.put.CancelWithContext || c.put.TTR > 0 &&
+		deleted := c.put.TTR > 0 &&
 			slices.ContainsFunc(c.plan, func(a act) bool { return a.how == "delete" })
 		if !c.class.closed && !l.abandoned && !deleted &&
 			(t.Info().Until.IsZero() || now.Before(t.Info().Until)) {
@@ -429,5 +428,6 @@ func (l *ledger) isRefusal(c *chore) bool {
 	err := c.err
 	return errors.Is(err, fairq.ErrFull) || errors.Is(err, pool.ErrShutdown) ||
 		errors.Is(err, context.DeadlineExceeded) ||
-		errors.Is(err, context.Canceled) || errors.Is(err, task.ErrClosed) && (c.class.closed || c.waits)
+		errors.Is(err, context.Canceled) || errors.Is(err, pool.ErrWouldWait) ||
+		errors.Is(err, task.ErrClosed) && (c.class.closed || c.waits)
 }

@@ -90,6 +90,10 @@ func (a *attempt[V]) run(w *worker) error {
 	inc(&w.counts.started)
 	o := &p.observer
 	w.started, w.handled = time.Time{}, false
+	if r := &a.class.repeats; r.has(a.task.ID) && p.accepting.Err() != nil {
+		w.repeats = true
+		p.addRepeating(1)
+	}
 	if !a.class.inMemory || p.costUnit > 0 || o.needsTimes() {
 		w.started = time.Now()
 	}
@@ -109,6 +113,9 @@ func (a *attempt[V]) run(w *worker) error {
 		limit = a.maxAttempts()
 	}
 	switch {
+	case p.forTask != nil && a.policy().InOrder && !a.class.queue.KeepsOrder():
+		return Permanent(invalid("Options.ForTask: Policy.InOrder is true; the queue must have a " +
+			"MaxInFlightPerKey of 1 and KeepPlace for that"))
 	case limit > 0 && a.task.Attempts > limit: // its last attempt has ended without a result
 		a.task.Attempts = limit
 		return a.lastAttemptLost()
@@ -132,6 +139,10 @@ func (a *attempt[V]) end(w *worker, err error) {
 		p.observe("ReportCost", func() { a.class.learn(&a.task, costOf(ran, p.costUnit)) })
 	}
 	a.endContext(ran)
+	if w.repeats {
+		w.repeats = false
+		defer p.addRepeating(-1)
+	}
 	switch {
 	case a.class.queue == nil:
 		p.observe("Done", func() { a.class.done(a.task.Payload) }) // which calls the key function
@@ -211,8 +222,10 @@ func (a *attempt[V]) Value(key any) any {
 		x.mu.Unlock()
 	}
 	switch {
-	case ended && (key == workerKey{} || key == setKey{}): // the goroutine left behind is no handler
-		return nil
+	case ended && (key == workerKey{} || key == setKey{} || key == attemptKey{}):
+		return nil // the goroutine left behind is no handler
+	case key == attemptKey{}:
+		return a
 	case ctx == nil && ended:
 		ctx = endedContext
 	case ctx == nil:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"strings"
 	"testing"
@@ -224,6 +225,45 @@ func TestToDeadLetters(t *testing.T) {
 			require.ErrorIs(t, err, errNo)
 		})(tk)
 		require.Equal(t, 1, lost)
+	}
+}
+
+// TestLateLetterRefused has a sink that refuses the letter of a task past its time, which cannot
+// be buried. It gets one letter, with the error of the handler, and the log has the rest.
+func TestLateLetterRefused(t *testing.T) {
+	for _, attempts := range []int{0, 1} {
+		for _, own := range []bool{true, false} {
+			inBubble(t, func(t *testing.T, ctx context.Context) {
+				var box mailbox[int]
+				out := &records{lines: map[slog.Level][]string{}}
+				o := pool.Options[int]{
+					Logger: slog.New(out),
+					DeadLetters: func(ctx context.Context, l *pool.DeadLetter[int]) error {
+						_ = box.sink(ctx, l)
+						return errSink
+					},
+				}
+				handler := func(context.Context, *task.Task[int]) error {
+					time.Sleep(2 * time.Second)
+					return errNo
+				}
+				p := openFunc(t, handler, o)
+				if !own {
+					p = openNew(t, openQueue[int](t, nil), handler, o)
+				}
+				_, err := p.Put(ctx, "a", 7, pool.PutOptions{TTL: time.Second, MaxAttempts: attempts})
+				require.NoError(t, err)
+				wait(t, p)
+				letters := box.all()
+				require.Len(t, letters, 1)
+				require.ErrorIs(t, letters[0].Err, errNo)
+				s := p.Stats()
+				require.Equal(t, [2]uint64{1, 1 - uint64(attempts)}, [2]uint64{s.Failed, s.Expired})
+				require.Len(t, out.lines[slog.LevelError], 1)
+				require.Regexp(t, "lost.*payload=7 error=no\nthe sink", out.lines[slog.LevelError][0])
+				end(t, ctx, p)
+			})
+		}
 	}
 }
 

@@ -13,11 +13,15 @@ import (
 // Do is Put that waits for the outcome. It returns nil if the task was done. If the task failed
 // for good, it returns a [*task.Error], which also wraps the error of the handler if this pool ran
 // it, but is not Permanent, RetryAfter, Snooze or HoldKey: a handler that returns it has just
-// failed. If ctx is done first it returns the error of ctx, and the task stays in the queue,
-// unless it has CancelWithContext. While a handler of the pool waits in it, another one gets its
-// place, as in [Yield]. A task that follows another one (see Replace) may take its place, and then
-// Do returns the outcome of that one. After Shutdown it returns [ErrShutdown] if the queue is the
-// pool's own. In another queue it waits on, because other processes may do its tasks.
+// failed. If ctx is done first it returns the error of ctx, and the task stays in the queue. While
+// a handler of the pool waits in it, another one gets its place, as in [Yield]. A task that
+// follows another one (see Replace) may take its place, and then Do returns the outcome of that
+// one. After Shutdown it returns [ErrShutdown] if the queue is the pool's own. In another queue it
+// waits on, because other processes may do its tasks.
+//
+// A handler that calls it with its context gets an [ErrWouldWait] for a task that could never
+// start, by the limits that keys have when their calls begin. For that Do reads the limit of the
+// key, and needs steps in proportion to the calls of handlers that wait in it.
 func (p *Pool[V]) Do(ctx context.Context, key string, payload V, options PutOptions) error {
 	c, err := p.tasks.class(options.Class)
 	if err != nil {
@@ -26,8 +30,15 @@ func (p *Pool[V]) Do(ctx context.Context, key string, payload V, options PutOpti
 	if options.UniqueKey == "" {
 		options.UniqueKey = rand.Text()
 	}
-	cancels := options.CancelWithContext
-	options.CancelWithContext = false // this call does it, without a goroutine of its own
+	if call := c.newNestedCall(ctx, key, &options); call != nil {
+		if call.limit, err = c.queue.MaxInFlight(ctx, key); err == nil {
+			err = p.nested.enter(call)
+		}
+		if err != nil {
+			return err
+		}
+		defer p.nested.leave(call)
+	}
 	c.failures.expect(options.UniqueKey)
 	defer c.failures.forget(options.UniqueKey)
 	Yield(ctx, func() {
@@ -37,9 +48,6 @@ func (p *Pool[V]) Do(ctx context.Context, key string, payload V, options PutOpti
 		}
 		if err = fairq.ErrFull; id != 0 {
 			err = c.wait(ctx, options.UniqueKey, options.Replace, id)
-			if cancels && ctx.Err() != nil && !isOutcome(err) {
-				p.cancelTask(c, id)
-			}
 			if c.own && p.ctx.Err() != nil && (isOver(err) || errors.Is(err, task.ErrDeleted)) {
 				err = ErrShutdown // Shutdown has moved the task to Leftovers
 			}
@@ -47,29 +55,6 @@ func (p *Pool[V]) Do(ctx context.Context, key string, payload V, options PutOpti
 		}
 	})
 	return err
-}
-
-// cancelWith removes a task when the context of its Submit is done.
-func (p *Pool[V]) cancelWith(
-	ctx context.Context, c *class[V], options *task.PutOptions, id task.ID,
-) {
-	if ctx.Done() == nil {
-		return
-	}
-	p.cancelling.Go(func() {
-		// not ctx, which may have a transaction
-		waiting, stop := context.WithCancel(p.cancelCtx)
-		defer stop()
-		defer context.AfterFunc(ctx, stop)()
-		err := c.wait(waiting, options.UniqueKey, options.Replace, id)
-		if isOutcome(err) || isOver(err) {
-			return
-		}
-		<-waiting.Done() // the store may have been away
-		if ctx.Err() != nil {
-			p.cancelTask(c, id)
-		}
-	})
 }
 
 // wait waits for the outcome of a task that was put with a unique key. If it may have replaced a
@@ -97,24 +82,6 @@ func (c *class[V]) wait(
 func isOutcome(err error) bool {
 	return err == nil || errors.As(err, new(*task.Error)) || errors.Is(err, task.ErrDeleted) ||
 		errors.Is(err, task.ErrExpired)
-}
-
-// cancelTask removes a task, if it is still in the queue. A handler that runs it, in any process,
-// loses the lease, so its context is done.
-func (p *Pool[V]) cancelTask(c *class[V], id task.ID) {
-	err := c.queue.DeleteUnlessTaken(p.storeCtx, id)
-	if errors.Is(err, task.ErrTaken) {
-		if t, bad := c.queue.Peek(p.storeCtx, id); bad == nil && t.Info().Consumer == c.consumer.ID() {
-			c.cancelled.Store(id, nil)
-		}
-		if err = c.queue.Delete(p.storeCtx, id); err != nil {
-			c.cancelled.Delete(id)
-		}
-	}
-	if err != nil && !errors.Is(err, task.ErrNotFound) && !isOver(err) {
-		p.log.Warn("pool: a task could not be cancelled",
-			logAttrs(c.name, &task.Task[V]{ID: id}, err)...)
-	}
 }
 
 // failures keeps the errors of tasks that have failed for good in this process, for Do, because a

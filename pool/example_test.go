@@ -2,6 +2,7 @@ package pool_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -157,8 +158,9 @@ func ExamplePool_Do() {
 	// done 2
 }
 
-// A handler submits tasks, and waits for all of them at once.
-func ExamplePool_Do_cancel() {
+// A task ends with its caller. It has a unique key of its own, so no other caller has put it, and
+// its id is deleted if the context of this one ends first.
+func ExamplePool_Put_cancel() {
 	ctx, cancel := context.WithCancel(context.Background()) // that of an HTTP request, say
 	p := pool.Func(func(ctx context.Context, _ *task.Task[string]) error {
 		cancel() // the client goes
@@ -166,7 +168,14 @@ func ExamplePool_Do_cancel() {
 		fmt.Println("the handler:", context.Cause(ctx))
 		return ctx.Err()
 	}, nil)
-	err := p.Do(ctx, "alice", "report", pool.PutOptions{CancelWithContext: true})
+	unique := rand.Text()
+	id, err := p.Put(ctx, "alice", "report", pool.PutOptions{UniqueKey: unique})
+	if err == nil {
+		err = p.Queue("").Wait(ctx, unique)
+	}
+	if err != nil && errors.Is(err, ctx.Err()) {
+		_ = p.Queue("").Delete(context.WithoutCancel(ctx), id)
+	}
 	fmt.Println("the caller:", err)
 	_ = p.Shutdown(context.Background())
 	// Unordered output:
@@ -174,6 +183,7 @@ func ExamplePool_Do_cancel() {
 	// the handler: task: lease lost: task: task was deleted
 }
 
+// A handler submits tasks, and waits for all of them at once.
 func ExampleYield() {
 	ctx := context.Background()
 	pages := make(chan string, 3)

@@ -84,16 +84,22 @@ func Parallel[T any](handlers ...Handler[T]) Handler[T] {
 // The task runs once among all processes that have its queue open, and survives the end of all of
 // them. All runs missed while no process is there are one run. If the handler fails the task is
 // retried by the Policy, and each run has all attempts. A run that has failed for good ends the
-// task like any other: it is buried, until it is kicked, or a dead letter. Put it with a unique
-// key when the program starts, without a TTL or a deadline. The times are as exact as the clocks
+// task like any other: it is buried, until it is kicked, or a dead letter; so does a panic of
+// next. Put it with a unique key when the program starts, without a deadline and, if the pool or
+// the queue has a default for its end, with a negative TTL. The times are as exact as the clocks
 // of the processes: a run that is early by another clock is repeated at its time.
 func Repeat[V any](
 	next func(put, now time.Time) time.Time, handler Handler[*task.Task[V]],
 ) Handler[*task.Task[V]] {
-	return func(ctx context.Context, t *task.Task[V]) error {
+	return func(ctx context.Context, t *task.Task[V]) (err error) {
 		if err := handler(ctx, t); err != nil {
 			return err
 		}
+		defer func() { // the work is done, and must not be done again
+			if v := recover(); v != nil {
+				err = Permanent(newPanicError("the function for the next time", v))
+			}
+		}()
 		info, now := t.Info(), time.Now()
 		if now.Before(info.ReadyAt) { // by the clock of the store
 			now = info.ReadyAt

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -45,7 +46,7 @@ func TestHoldKey(t *testing.T) {
 					}
 					if left == 0 {
 						refused++
-						return errors.Join(errNo, pool.HoldKey(next.Sub(now)))
+						return fmt.Errorf("no: %w", pool.HoldKey(next.Sub(now)))
 					}
 					left--
 					limited, attempts = append(limited, tk.Payload), max(attempts, tk.Attempts)
@@ -81,6 +82,44 @@ func TestHoldKey(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A HoldKey with another error is a failure, whose attempt counts, and the key waits. Alone, or in
+// an error that only adds a text, it is none.
+func TestHoldKeyCounts(t *testing.T) {
+	wraps := func(err error) error { return fmt.Errorf("step: %w", err) }
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		begin := time.Now()
+		var observed []bool
+		var log []string
+		p := openFunc(t, func(_ context.Context, tk *task.Task[int]) error {
+			log = append(log, fmt.Sprint(tk.Payload, " ", tk.Attempts, " ", time.Since(begin)))
+			switch hold := pool.HoldKey(time.Minute); {
+			case tk.Payload > 0:
+				return nil
+			case len(log) == 1:
+				return wraps(hold)
+			default:
+				return wraps(errors.Join(wraps(errNo), wraps(hold)))
+			}
+		}, pool.Options[int]{
+			Workers: 1, Policy: pool.Policy{MaxAttempts: 3},
+			Observer: pool.Observer[int]{Retried: func(
+				_ context.Context, _ string, _ *task.Task[int], _, _ time.Duration, err error,
+			) {
+				observed = append(observed, errors.Is(err, pool.ErrSnoozed))
+			}},
+		})
+		for i := range 2 {
+			require.NoError(t, p.Submit(ctx, "a", i))
+		}
+		wait(t, p)
+		require.Equal(t, []string{"0 1 0s", "0 1 1m0s", "0 2 2m0s", "0 3 3m0s", "1 1 3m0s"}, log)
+		s := p.Stats()
+		require.Equal(t, [3]uint64{1, 2, 1}, [3]uint64{s.Snoozed, s.Retried, s.Failed})
+		require.Equal(t, []bool{true, false, false}, observed)
+		end(t, ctx, p)
+	})
 }
 
 // TestInOrder has handlers that fail in every way in which a task is tried again, and some that
@@ -221,6 +260,80 @@ func TestInOrderBackoff(t *testing.T) {
 			"bad0 0s", "good0 0s", "bad1 0s", "good1 0s", "good2 0s", "bad1 1s", "bad1 3s", "bad2 3s",
 		}, log)
 		require.EqualValues(t, 1, p.Stats().Failed)
+	})
+}
+
+// The key of a task that has failed goes on when somebody deletes the task.
+func TestInOrderDeleted(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		q, _ := openDatabase(t, time.Millisecond, inOrder)
+		p := openNew(t, q, func(_ context.Context, tk *task.Task[int]) error {
+			return []error{errNo, nil}[tk.Payload]
+		}, pool.Options[int]{Policy: pool.Policy{InOrder: true, Backoff: pool.Backoff{Base: time.Hour}}})
+		for i := range 2 {
+			require.NoError(t, p.Submit(ctx, "a", i))
+		}
+		time.Sleep(time.Minute)
+		require.Zero(t, p.Stats().Succeeded)
+		require.NoError(t, q.Delete(ctx, 1))
+		time.Sleep(time.Second)
+		require.EqualValues(t, 1, p.Stats().Succeeded)
+		end(t, ctx, p)
+	})
+}
+
+// A policy of ForTask that says InOrder, where the queue does not keep the order, is an error.
+func TestInOrderWithoutOrder(t *testing.T) {
+	for _, o := range []task.Options[int]{{}, {MaxInFlightPerKey: 1}, *inOrder} {
+		inBubble(t, func(t *testing.T, ctx context.Context) {
+			p := openFunc(t, nothing, pool.Options[int]{
+				Queue:   o,
+				ForTask: func(_ *task.Task[int], p pool.Policy) pool.Policy { p.InOrder = true; return p },
+			})
+			err := p.Do(ctx, "a", 1, pool.PutOptions{})
+			require.Equal(t, !o.KeepPlace, err != nil)
+			if err != nil {
+				require.ErrorIs(t, err, pool.ErrInvalid)
+				require.ErrorContains(t, err, "ForTask: Policy.InOrder is true")
+			}
+			require.Equal(t, uint64(1), p.Stats().Started)
+			end(t, ctx, p)
+		})
+	}
+}
+
+// If the function for the next time panics, the work is not done again: the task has failed for
+// good.
+func TestRepeatPanics(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		runs := 0
+		p := openFunc(t, pool.Repeat(func(_, _ time.Time) time.Time { panic(errNo) },
+			func(context.Context, *task.Task[int]) error { runs++; return nil }), pool.Options[int]{})
+		err := p.Do(ctx, "a", 1, pool.PutOptions{})
+		require.ErrorIs(t, err, errNo)
+		require.ErrorAs(t, err, new(*pool.PanicError))
+		require.Equal(t, 1, runs)
+		end(t, ctx, p)
+	})
+}
+
+// A negative TTL says that a task has no end, in a pool with a DeadlineAfter too.
+func TestRepeatWithoutDeadline(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		runs := map[int]int{}
+		p := openFunc(t, pool.Repeat(pool.Every(time.Hour),
+			func(_ context.Context, tk *task.Task[int]) error { runs[tk.Payload]++; return nil }),
+			pool.Options[int]{
+				Workers: 1, DeadlineAfter: time.Minute, Queue: task.Options[int]{TTL: time.Second},
+			})
+		for i, ttl := range []time.Duration{0, -1, time.Hour} {
+			_, err := p.Put(ctx, "a", i, pool.PutOptions{TTL: ttl})
+			require.NoError(t, err)
+		}
+		time.Sleep(5*time.Hour + time.Minute)
+		synctest.Wait()
+		require.Equal(t, map[int]int{0: 1, 1: 6, 2: 1}, runs)
+		requireLeft(t, p, p.Shutdown(ctx), 1)
 	})
 }
 

@@ -38,7 +38,7 @@ func TestPutOptionsAreThoseOfTask(t *testing.T) {
 		require.Equal(t, want, o.Task(), f.Name)
 	}
 	require.Len(t, reflect.VisibleFields(mine.Type()),
-		2+reflect.TypeFor[task.PutOptions]().NumField(), "with Class and CancelWithContext")
+		1+reflect.TypeFor[task.PutOptions]().NumField(), "with Class")
 }
 
 // TestErrorsNeedOneImport checks that pool has all errors of task and fairq, by the same names.

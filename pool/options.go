@@ -34,12 +34,14 @@ type Options[V any] struct {
 	Schedule Schedule
 
 	// Policy is how each task runs. ForTask, if not nil, gets a task and this Policy, and returns
-	// the policy of the task.
+	// the policy of the task. A task whose policy is InOrder in a queue that keeps no order fails for
+	// good, with an [ErrInvalid].
 	Policy  Policy
 	ForTask func(t *task.Task[V], p Policy) Policy
 
 	// Delay and DeadlineAfter are for tasks that are submitted without their own: how long after
-	// Submit they become ready, and when they expire. 0 means none.
+	// Submit they become ready, and when they expire. 0 means none. A task with a negative
+	// PutOptions.TTL has no DeadlineAfter.
 	Delay         time.Duration
 	DeadlineAfter time.Duration
 
@@ -104,10 +106,10 @@ type Options[V any] struct {
 }
 
 // Scale is the number of workers. If all are busy, another one starts when the queue is three
-// quarters full, or at the latest when delayed tasks have taken all room. A worker without work
-// ends when the queue is less than half full. The fill level is the number of tasks that are ready
-// or wait for room, divided by the room for ready tasks. A queue without a capacity is full as
-// soon as a task waits.
+// quarters full, or when a task finds no room, because delayed tasks have it. A worker without
+// work ends when the queue is less than half full. The fill level is the number of tasks that are
+// ready or wait for room, divided by the room for ready tasks. A queue without a capacity is full
+// as soon as a task waits.
 type Scale struct {
 	// Min and Max limit the number of workers. No worker starts before there is a task. With a Min
 	// of 0 all of them end when there is none.
@@ -135,9 +137,10 @@ type Policy struct {
 	// InOrder has the tasks of a key done strictly one after the other, in the order of their
 	// puts, even when they fail: while a task waits for its retry, or is snoozed, its whole key
 	// waits, as with [HoldKey]. After its last attempt it has failed for good, as any other, and
-	// the key goes on; [task.Queue.ResumeKey] ends the wait sooner. The queue must have a
-	// MaxInFlightPerKey of 1 and KeepPlace; one of the pool's own has both then. Priorities come
-	// before order, and a task that is put with a Delay is not waited for.
+	// the key goes on; so it does if a failed task is deleted. [task.Queue.ResumeKey] ends the wait
+	// sooner. The queue must have a MaxInFlightPerKey of 1 and KeepPlace; one of the pool's own has
+	// both then. Priorities come before order, and a task that is put with a Delay is not waited
+	// for. A handler cannot wait for another task of its key: Do returns [ErrWouldWait].
 	InOrder bool
 }
 

@@ -29,11 +29,9 @@ type Pool[V any] struct {
 	sink     Sink[V]
 	observer Observer[V]
 
-	maxSettling int64 // limit of tasks that are being settled in the background
+	nested nestedCalls
 
-	cancelling     sync.WaitGroup     // goroutines of cancelWith
-	cancelCtx      context.Context    // their context
-	stopCancelling context.CancelFunc // of cancelCtx
+	maxSettling int64 // limit of tasks that are being settled in the background
 
 	closeOnce  sync.Once   // calls close
 	leftUndone atomic.Bool // close has found unfinished tasks
@@ -122,7 +120,6 @@ func newPool[V any](queue *task.Queue[V], handler Handler[*task.Task[V]],
 	}
 	s.setLimitsLocked(o.Limits)
 	p.start(s)
-	p.cancelCtx, p.stopCancelling = context.WithCancel(p.storeCtx)
 	return p
 }
 
@@ -155,6 +152,9 @@ func (p *Pool[V]) onGone(c *class[V], reason Reason, err error) func(*task.Task[
 	return func(t *task.Task[V]) {
 		defer p.notifyQuiet() // even if the observer ends the goroutine
 		defer c.goneHandled.Add(1)
+		if _, refused := c.refused.LoadAndDelete(t.ID); refused {
+			return // the sink has refused its letter already
+		}
 		if reason == ReasonDeadline {
 			p.taskExpired(c.name, t)
 		} else {
@@ -164,10 +164,15 @@ func (p *Pool[V]) onGone(c *class[V], reason Reason, err error) func(*task.Task[
 			return
 		}
 		if bad := p.send(newDeadLetter(c.name, t, reason, err)); bad != nil {
-			p.log.Error("pool: a task was lost, because its dead letter could not be sent",
-				logAttrs(c.name, t, errors.Join(err, bad), "reason", reason.String(), "payload", t.Payload)...)
+			p.letterLost(c.name, t, reason, errors.Join(err, bad))
 		}
 	}
+}
+
+// letterLost logs all of a task that is in no queue, and that the sink has not taken.
+func (p *Pool[V]) letterLost(class string, t *task.Task[V], reason Reason, err error) {
+	p.log.Error("pool: a task was lost, because its dead letter could not be sent",
+		logAttrs(class, t, err, "reason", reason.String(), "payload", t.Payload)...)
 }
 
 // Queue returns the queue of a class, or of the first class if the name is empty; nil if there is
@@ -181,9 +186,11 @@ func (p *Pool[V]) Queue(class string) *task.Queue[V] {
 }
 
 // Wait waits until no task is ready, delayed or running in the queues of the pool, as far as this
-// process can see, and until Stats and DeadLetters have all outcomes. It returns [ErrShutdown] if
-// Shutdown has left tasks, and the error of ctx if ctx is done first. A handler must not call it,
-// because it would wait for itself: in its goroutine it returns an [ErrInvalid].
+// process can see, and until Stats and DeadLetters have all outcomes. It does not wait for a task
+// that this pool has put again by [Repeat] while that is delayed, nor for its next run after
+// StopAndWait or Shutdown was called; it waits for those of other processes. It returns
+// [ErrShutdown] if Shutdown has left tasks, and the error of ctx if ctx is done first. A handler
+// must not call it, because it would wait for itself: in its goroutine it returns an [ErrInvalid].
 func (p *Pool[V]) Wait(ctx context.Context) error {
 	if err := p.notInHandler("Wait"); err != nil {
 		return err
@@ -230,16 +237,15 @@ func (p *Pool[V]) waitEmpty(ctx context.Context, c *class[V]) (bool, error) {
 		watched, stop = context.WithTimeout(ctx, quietPoll)
 	}
 	defer stop()
-	defer context.AfterFunc(p.done, stop)()
+	defer context.AfterFunc(p.over, stop)()
 	events := c.queue.Events(watched) // before Stats, or it could miss one
-	ended := p.done.Err() != nil
 	s, err := c.queue.Stats(ctx)
 	if c.own && isOver(err) {
 		err = nil
 	}
-	left := s.Ready + s.Delayed + s.Taken
+	left := c.countAwaited(ctx, s.Ready+s.Delayed+s.Taken)
 	switch {
-	case err == nil && ended && (left > 0 || p.leftUndone.Load()):
+	case err == nil && (left > 0 && p.over.Err() != nil || p.leftUndone.Load()):
 		return false, ErrShutdown
 	case err != nil || left == 0:
 		return true, err

@@ -66,7 +66,8 @@ func (a *attempt[V]) finish(err error) {
 
 // settle settles the task by the error of its handler.
 func (a *attempt[V]) settle(err error) {
-	p, t, counts := a.class.pool, &a.task, a.counters()
+	p, t, counts, repeats := a.class.pool, &a.task, a.counters(), &a.class.repeats
+	repeats.remove(t.ID)
 	if err == nil {
 		if a.settleBy(a.ack, &counts.succeeded) {
 			a.observeSuccess()
@@ -75,6 +76,10 @@ func (a *attempt[V]) settle(err error) {
 	}
 	again, _ := errors.AsType[*retryError](err)
 	_, permanent := errors.AsType[*permanentError](err)
+	failed := again != nil && again.holdKey && hasReason(err)
+	if failed {
+		err = failedHold{err}
+	}
 	switch {
 	case err == errLate: //nolint:errorlint // not that in what Do has returned
 		a.fail(ReasonDeadline, err)
@@ -82,12 +87,15 @@ func (a *attempt[V]) settle(err error) {
 		a.fail(ReasonFailed, err)
 	case again != nil && again.repeat:
 		repeat := func(ctx context.Context) error { return t.Repeat(ctx, clamp(time.Until(again.at))) }
+		repeats.add(t.ID) // before others can take it
 		if a.settleBy(repeat, &counts.succeeded) {
 			a.observeSuccess()
+		} else {
+			repeats.remove(t.ID)
 		}
 	case p.ctx.Err() != nil: // Shutdown has cancelled the handler
 		a.settleBy(t.Return, &counts.returned)
-	case again != nil && again.snooze:
+	case again != nil && again.snooze && !failed:
 		snooze := t.Snooze
 		if again.holdKey || a.policy().InOrder {
 			snooze = func(ctx context.Context, d time.Duration) error { return t.HoldKey(ctx, nil, d) }
@@ -95,9 +103,6 @@ func (a *attempt[V]) settle(err error) {
 		if a.settleBy(func(ctx context.Context) error { return snooze(ctx, again.delay) },
 			&counts.snoozed) {
 			a.observeRetry(again.delay, err)
-		}
-		if h := p.tasks.prefetcher; h != nil && again.holdKey {
-			h.recallKey(t.Key)
 		}
 	default:
 		err = a.timedOut(err)
@@ -109,6 +114,9 @@ func (a *attempt[V]) settle(err error) {
 		default:
 			a.backOff(err)
 		}
+	}
+	if h := p.tasks.prefetcher; h != nil && again != nil && again.holdKey {
+		h.recallKey(t.Key)
 	}
 }
 
@@ -204,7 +212,8 @@ func (a *attempt[V]) retry(delay time.Duration, err error) {
 		return
 	}
 	fail := a.task.Fail
-	if a.policy().InOrder {
+	again, _ := errors.AsType[*retryError](err)
+	if a.policy().InOrder || again != nil && again.holdKey {
 		fail = a.task.HoldKey
 	}
 	if a.settleBy(func(ctx context.Context) error { return fail(ctx, err, delay) },
@@ -233,19 +242,29 @@ func (a *attempt[V]) fail(reason Reason, err error) {
 	if a.class.own || p.sink != nil {
 		end = t.Discard
 	}
-	var lost error
+	var lost, refused error
 	p.holdLetter(func() {
 		if p.sink != nil {
 			if lost = p.settle(t, func(ctx context.Context) error { return t.Touch(ctx, 0) }); lost != nil {
 				return
 			}
-			if bad := p.send(newDeadLetter(a.class.name, t, reason, err)); bad != nil {
-				end, err = t.Bury, errors.Join(err, bad)
+			if refused = p.send(newDeadLetter(a.class.name, t, reason, err)); refused != nil {
+				end, err = t.Bury, errors.Join(err, refused)
+				if a.class.own { // onGone is called if its time is over
+					a.class.refused.Store(t.ID, nil)
+				}
 			}
 		}
 		a.class.failures.record(t.ID, t.Info().UniqueKey, err)
 		lost = p.settle(t, func(ctx context.Context) error { return end(ctx, err) })
 	})
+	switch {
+	case refused == nil:
+	case lost == nil && t.Info().State == 0: // it could not be buried
+		p.letterLost(a.class.name, t, reason, err)
+	default:
+		a.class.refused.Delete(t.ID)
+	}
 	if !a.settled(lost, &a.counters().failed) {
 		return
 	}
@@ -277,8 +296,7 @@ func (a *attempt[V]) settled(err error, count *counter) bool {
 func (a *attempt[V]) lost(err error) {
 	p := a.class.pool
 	count, name, f, level := &a.counters().lost, "Lost", p.observer.Lost, slog.LevelWarn
-	_, cancelled := a.class.cancelled.LoadAndDelete(a.task.ID)
-	if cancelled || errors.Is(a.extraOrZero().cause, task.ErrDeleted) {
+	if errors.Is(a.extraOrZero().cause, task.ErrDeleted) {
 		count, name, f, level = &a.counters().cancelled, "Cancelled",
 			p.observer.Cancelled, slog.LevelDebug
 	}

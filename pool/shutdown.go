@@ -175,6 +175,7 @@ func (p *Pool[V]) Shutdown(ctx context.Context) error {
 	if err := p.notInHandler("Shutdown"); err != nil {
 		return err
 	}
+	defer p.markOver()
 	p.stopAccepting(ErrShutdown)
 	err := p.shutdown(ctx)
 	defer p.abandonSinksAfter(ctx)() // otherwise a sink could block it forever
@@ -195,10 +196,11 @@ func (p *Pool[V]) Shutdown(ctx context.Context) error {
 
 // StopAndWait finishes the backlog and then shuts the pool down. From now on only handlers can
 // submit. When all queued tasks are done, in the sense of [Pool.Wait], delayed tasks and retries
-// too, it calls Shutdown. If ctx is done first it calls Shutdown immediately, and returns at least
-// the cause of ctx. If a queue cannot report its tasks, it also calls Shutdown, and returns that
-// error. While the pool is paused no task is done. Tasks that others put into a queue that is not
-// the pool's own are done too, as long as they keep coming.
+// too, it calls Shutdown. A task that repeats (see [Repeat]) stays in the queue, or is in
+// Leftovers if the queue is the pool's own. If ctx is done first it calls Shutdown immediately,
+// and returns at least the cause of ctx. If a queue cannot report its tasks, it also calls
+// Shutdown, and returns that error. While the pool is paused no task is done. Tasks that others
+// put into a queue that is not the pool's own are done too, as long as they keep coming.
 func (p *Pool[V]) StopAndWait(ctx context.Context) error {
 	if err := p.notInHandler("StopAndWait"); err != nil {
 		return err
@@ -234,8 +236,6 @@ func (p *Pool[V]) close() {
 	if p.submitting.Add(sealed) != sealed {
 		<-p.submitsDone
 	}
-	p.stopCancelling()
-	p.cancelling.Wait()
 	if p.tasks.prefetcher != nil {
 		p.tasks.prefetcher.stop()
 	}

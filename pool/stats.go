@@ -36,8 +36,7 @@ type Stats struct {
 	Snoozed   uint64 `json:"snoozed"`
 	Failed    uint64 `json:"failed"` // failures for good
 
-	// Attempts whose task was deleted while it ran: by PutOptions.CancelWithContext, or by another
-	// call while the handler used its context.
+	// Attempts whose task was deleted while it ran, and whose handler used its context.
 	Cancelled uint64 `json:"cancelled"`
 
 	// Attempts that could not be settled for another reason, mostly an expired lease.

@@ -3,7 +3,6 @@ package pool
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"maps"
 	"time"
@@ -19,8 +18,8 @@ type PutOptions struct {
 	Cost        int64         // how much work it is, see Quantum of [task.Options]; 0 means 1
 	Delay       time.Duration // until it is ready; 0 means Options.Delay, negative means none
 	MaxDelay    time.Duration // with Replace, the longest that Puts can delay it
-	TTL         time.Duration // time to live; 0 means the queue's default
-	Deadline    time.Time     // when it expires; the zero Time means Options.DeadlineAfter
+	TTL         time.Duration // time to live; 0 means the queue's default, negative none
+	Deadline    time.Time     // when it expires; zero means Options.DeadlineAfter, or none if TTL < 0
 	TTR         time.Duration // how long a lease lasts, see Task.Touch; 0 means the queue's default
 	MaxAttempts int           // 0 means the default of queue or Policy, negative means no limit
 	Kind        string        // selects a handler, see [Mux]
@@ -33,15 +32,6 @@ type PutOptions struct {
 
 	// Class selects the queue, in a pool with several; "" means the first one.
 	Class string
-
-	// CancelWithContext ties the task to the context of its Submit: when that is done, the task is
-	// removed. If it is running, the context of its handler is done, with a cause that Is
-	// [ErrLeaseLost]. The task is not retried, there is no dead letter, and the attempt counts in
-	// Stats.Cancelled, or in another process perhaps in Stats.Lost. Use it when the caller waits
-	// for the outcome, because the context of an HTTP request is also done when the HTTP handler
-	// returns. It costs a unique key and, except for Do, a goroutine until the task has left or
-	// Shutdown. It does nothing for a task put in a transaction of the caller's.
-	CancelWithContext bool
 }
 
 // Task returns the options for a task queue, without the options for pools.
@@ -124,10 +114,10 @@ func (p *Pool[V]) SubmitBatch(ctx context.Context, tasks []Entry[V]) (ids []task
 		}
 	}
 	for i := range offers {
-		if i < len(ids) {
-			p.observeResult(ctx, &offers[i], ids[i], nil)
-		} else {
-			p.observeResult(ctx, &offers[i], 0, err)
+		if i >= len(ids) {
+			p.observeRefused(ctx, &offers[i], err)
+		} else if puts[i].Options.Replace {
+			offers[i].class.repeats.remove(ids[i])
 		}
 	}
 	return ids, err
@@ -139,7 +129,6 @@ type offer[V any] struct {
 	payload V
 	options *task.PutOptions // for the queue; they do not change
 	class   *class[V]
-	cancels bool // see PutOptions.CancelWithContext
 }
 
 var noOptions task.PutOptions
@@ -148,7 +137,7 @@ var noOptions task.PutOptions
 // is unknown.
 func (p *Pool[V]) fill(offer *offer[V], options *PutOptions) (err error) {
 	o := offer.options
-	*o, offer.cancels = options.Task(), options.CancelWithContext
+	*o = options.Task()
 	if o.MaxAttempts < 0 {
 		o.MaxAttempts = fairq.MaxLen // or it would get the limit of the Policy
 	}
@@ -156,11 +145,8 @@ func (p *Pool[V]) fill(offer *offer[V], options *PutOptions) (err error) {
 		o.Delay = p.delay
 	}
 	o.Delay = max(o.Delay, 0)
-	if o.Deadline.IsZero() && p.deadline > 0 {
+	if o.Deadline.IsZero() && p.deadline > 0 && o.TTL >= 0 {
 		o.Deadline = time.Now().Add(p.deadline)
-	}
-	if offer.cancels && o.UniqueKey == "" {
-		o.UniqueKey = rand.Text()
 	}
 	offer.class, err = p.tasks.class(options.Class)
 	return err
@@ -188,8 +174,10 @@ func (p *Pool[V]) submit(
 			id, err = p.makeRoom(ctx, &o, whenFull, err)
 		}
 	}
-	if err != nil || o.cancels {
-		p.observeResult(ctx, &o, id, err)
+	if err != nil {
+		p.observeRefused(ctx, &o, err)
+	} else if o.options.Replace {
+		o.class.repeats.remove(id)
 	}
 	return id, err
 }
@@ -255,14 +243,8 @@ func (p *Pool[V]) observeOffered(ctx context.Context, o *offer[V]) {
 	p.observe("Offered", func() { p.observer.Offered(ctx, o.class.name, o.newTask()) })
 }
 
-// observeResult observes the error that Submit or the like returns for a task.
-func (p *Pool[V]) observeResult(ctx context.Context, o *offer[V], id task.ID, err error) {
-	if err == nil {
-		if o.cancels && id != 0 {
-			p.cancelWith(ctx, o.class, o.options, id)
-		}
-		return
-	}
+// observeRefused observes the error that Submit or the like returns for a task.
+func (p *Pool[V]) observeRefused(ctx context.Context, o *offer[V], err error) {
 	p.refused.Add(1)
 	if f := p.observer.Refused; f != nil {
 		p.observeOutside("Refused", func() { f(ctx, o.class.name, o.newTask(), err) })

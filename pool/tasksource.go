@@ -57,8 +57,8 @@ type class[V any] struct {
 
 	over     atomic.Bool // the queue was closed or dropped
 	failures failures
-
-	cancelled sync.Map // the ids of tasks that cancelTask deletes while they run here
+	repeats  repeats
+	refused  sync.Map // ids of tasks that are being buried, because the sink refused their letters
 
 	// goneHandled counts the evicted and expired tasks of the pool's own queue that deadLetter has
 	// handled.

@@ -2,6 +2,7 @@ package pool
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 
 	"github.com/fairq/fairq"
@@ -153,6 +154,7 @@ func (w *Workers) Shutdown(ctx context.Context) error {
 	if err := w.notInHandler("Shutdown"); err != nil {
 		return err
 	}
+	defer w.markOver()
 	return w.abandonedError(ctx, w.shutdown(ctx))
 }
 
@@ -161,16 +163,15 @@ func (w *Workers) Shutdown(ctx context.Context) error {
 // because it would wait for itself: in its goroutine it returns an [ErrInvalid].
 func (w *Workers) Wait(ctx context.Context) error {
 	err := w.notInHandler("Wait")
-	ended := func() bool { return w.done.Err() != nil }
 	for atOnce := false; !atOnce && err == nil; {
 		// There is no event when other consumers take the last item.
 		limited, stop := context.WithTimeout(ctx, quietPoll)
-		atOnce, err = w.waitQuiet(limited, func() bool { return w.queued() == 0 || ended() })
-		if stop(); ctx.Err() == nil {
+		atOnce, err = w.waitQuiet(limited, func() bool { return w.queued() == 0 })
+		if stop(); ctx.Err() == nil && !errors.Is(err, ErrShutdown) {
 			err = nil
 		}
 	}
-	if err == nil && ended() && w.queued() > 0 {
+	if err == nil && w.over.Err() != nil && w.queued() > 0 {
 		return ErrShutdown
 	}
 	return err

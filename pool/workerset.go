@@ -50,6 +50,7 @@ type workerSet struct {
 	paused        bool
 	active        int // workers, without workers whose handlers are in Yield
 	yielding      int // handlers in Yield
+	repeating     int // further runs of repeating tasks, see repeats: Wait does not wait for them
 	all           map[*worker]struct{}
 	idle          []*worker // workers that wait for a task; the last busy one is at the end
 	toEnd         int       // how many must end because the load is low, though there is work
@@ -72,6 +73,8 @@ type workerSet struct {
 	sourceOver bool            // the source will never have a task again
 	done       context.Context // done when Shutdown was called and the last worker has ended
 	markDone   context.CancelFunc
+	over       context.Context // done when Shutdown has returned
+	markOver   context.CancelFunc
 	waiters    []chan struct{} // calls of waitQuiet
 	running    sync.WaitGroup  // all goroutines that Shutdown waits for
 
@@ -118,6 +121,7 @@ type worker struct {
 	idleSince  time.Time       // protected by workerSet.mu
 	started    time.Time       // start of its task; zero if no option needs that
 	handled    bool            // the handler was called with its task
+	repeats    bool            // its task counts in workerSet.repeating
 	following  job             // a task taken by the ack of the last one, or nil
 	yieldDepth int             // calls of Yield at this moment; protected by workerSet.mu
 	remaining  int             // how many workers were left when it was removed
@@ -125,8 +129,9 @@ type worker struct {
 }
 
 type (
-	workerKey struct{}
-	setKey    struct{}
+	workerKey  struct{}
+	setKey     struct{}
+	attemptKey struct{}
 )
 
 // workerOf returns the worker whose handler has this context, or nil.
@@ -149,6 +154,7 @@ func (ws *workerSet) start(s source) {
 	ws.storeCtx, ws.cancelStore = context.WithCancel(base)
 	ws.sinkCtx, ws.cancelSinks = context.WithCancel(base)
 	ws.done, ws.markDone = context.WithCancel(context.Background())
+	ws.over, ws.markOver = context.WithCancel(context.Background())
 	ws.scheduleClock.current = -1
 	ws.all = map[*worker]struct{}{}
 	ws.followSchedule()
@@ -438,16 +444,18 @@ func (ws *workerSet) notifyQuiet() {
 	ws.notifyQuietLocked()
 }
 
-// quietLocked reports whether the set is quiet: all workers are idle, no handler is in Yield, no
-// task is on its way to a worker, no letter is in hand, and nothing runs in the background.
+// quietLocked reports whether the set is quiet: all workers are idle, or make further runs of
+// repeating tasks, no handler is in Yield, no task is on its way to a worker, no letter is in
+// hand, and nothing runs in the background.
 func (ws *workerSet) quietLocked() bool {
-	return len(ws.idle) == ws.active && ws.yielding == 0 && !ws.dispatching &&
+	return len(ws.idle)+ws.repeating == ws.active && ws.yielding == 0 && !ws.dispatching &&
 		len(ws.unassigned) == 0 && ws.backgroundCalls == 0 && ws.letters == 0 &&
 		ws.prefetched.Load() == 0
 }
 
 // waitQuiet waits until the set is quiet. atOnce is true if it did not wait: the set was quiet,
-// and also returned true.
+// and also returned true. After Shutdown it does not wait, and returns ErrShutdown if Shutdown has
+// abandoned a part of the set.
 func (ws *workerSet) waitQuiet(ctx context.Context, also func() bool) (atOnce bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
@@ -455,20 +463,24 @@ func (ws *workerSet) waitQuiet(ctx context.Context, also func() bool) (atOnce bo
 	wake := make(chan struct{})
 	ws.mu.Lock()
 	ws.waiters = append(ws.waiters, wake)
-	quiet := ws.quietLocked()
+	over, quiet := ws.over.Err() != nil, ws.quietLocked()
 	ws.mu.Unlock()
 	defer func() {
 		ws.mu.Lock()
 		defer ws.mu.Unlock()
 		ws.waiters = slices.DeleteFunc(ws.waiters, func(w chan struct{}) bool { return w == wake })
 	}()
-	if quiet && also() {
+	switch {
+	case quiet && (over || also()):
 		return true, nil
+	case over:
+		return false, ErrShutdown
 	}
 	select {
 	case <-wake:
-		return false, nil
+	case <-ws.over.Done():
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}
+	return false, nil
 }

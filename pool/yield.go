@@ -4,9 +4,11 @@ import "context"
 
 // Yield calls f. During the call another handler gets the place of the handler with this context.
 // A handler that waits for other tasks of its pool must wait in f: otherwise all workers could
-// wait for tasks that no worker is left to run. When f returns, Yield waits for a place; handlers
-// that wait for a place go before new tasks. With any other context it only calls f. It must not
-// be called after the handler has returned.
+// wait for tasks that no worker is left to run. It gives its place among the workers away, and not
+// that of its key: if f waits for a task that needs it (see MaxInFlightPerKey), only the Timeout
+// ends that wait. Do returns an [ErrWouldWait] then. When f returns, Yield waits for a place;
+// handlers that wait for a place go before new tasks. With any other context it only calls f. It
+// must not be called after the handler has returned.
 func Yield(ctx context.Context, f func()) {
 	w := workerOf(ctx)
 	if w == nil {

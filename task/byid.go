@@ -30,7 +30,8 @@ func (q *Queue[V]) Peek(ctx context.Context, id ID) (*Task[V], error) {
 
 // Find returns the task with that unique key, in any state. It returns [ErrNotFound] if there is
 // none. A later call by the id of the task never changes another task that has got the unique key
-// since, because ids are never used again.
+// since, because ids are never used again. With PutOptions.Replace it may be the task of another
+// caller by then: see there.
 func (q *Queue[V]) Find(ctx context.Context, uniqueKey string) (*Task[V], error) {
 	if err := q.notifier.over(); err != nil {
 		return nil, err
@@ -57,7 +58,7 @@ func (q *Queue[V]) KickID(ctx context.Context, id ID) error {
 }
 
 // Bury buries a task in any state. A lease on it is lost. Bury returns [ErrNotFound] if there is
-// no such task.
+// no such task. As with Delete, it may be what another caller has put.
 func (q *Queue[V]) Bury(ctx context.Context, id ID, reason error) error {
 	return q.change(ctx, id, driver.BuryOne, buryError(reason), false)
 }
@@ -75,7 +76,8 @@ func buryError(reason error) *Error {
 }
 
 // Delete removes a task in any state. A lease on it is lost. Delete returns [ErrNotFound] if there
-// is no such task.
+// is no such task. If callers put tasks with PutOptions.Replace, it may remove what another one of
+// them has put: see there.
 func (q *Queue[V]) Delete(ctx context.Context, id ID) error {
 	return q.change(ctx, id, driver.Delete, nil, false)
 }
@@ -102,6 +104,7 @@ type Change[V any] struct {
 
 // Change changes a task that is not taken, in one transaction. It returns [ErrTaken] if the task
 // is taken, and [ErrNotFound] if there is none. Find returns the id of the task with a unique key.
+// After a PutOptions.Replace it changes what the last caller has put.
 func (q *Queue[V]) Change(ctx context.Context, id ID, c Change[V]) error {
 	if err := q.notifier.over(); err != nil {
 		return err

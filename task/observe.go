@@ -90,6 +90,24 @@ func (q *Queue[V]) KeepsOrder() bool {
 	return q.options.MaxInFlightPerKey == 1 && q.options.KeepPlace
 }
 
+// MaxInFlight returns how many tasks of a key can be taken at the same time: the limit of the key,
+// see SetKey, or else Options.MaxInFlightPerKey; [fairq.MaxLen] without a limit. It is a call of
+// LimitedKeys, if keys may have limits of their own.
+func (q *Queue[V]) MaxInFlight(ctx context.Context, key string) (int, error) {
+	limit := q.options.MaxInFlightPerKey
+	if limit == 0 && q.options.KeyRate == (Rate{}) {
+		return fairq.MaxLen, nil
+	}
+	own, err := q.LimitedKeys(ctx, key, 1)
+	if len(own) > 0 && own[0].Key == key {
+		limit = cmp.Or(own[0].MaxInFlight, limit)
+	}
+	if limit <= 0 {
+		return fairq.MaxLen, err
+	}
+	return limit, err
+}
+
 // ReportCost reports the true cost of a task of a key, in units, to a queue that learns costs: see
 // Options.PriorCost. It raises a cost of 0 to 1, and lowers a cost to the limit. It returns
 // [ErrCost] if the cost is negative, and an [ErrInvalid] without PriorCost. Each Queue learns from

@@ -77,7 +77,9 @@ type Options[V any] struct {
 	// With 1, a key's tasks are done strictly one after the other, if no handler goes on when its
 	// lease is over (see Task.Context) and, in a store where each machine has its own clock, these
 	// differ by no more than the store's Skew. 0 means no limit. (Queue-wide.) [Queue.SetKey] gives a
-	// key another limit.
+	// key another limit. A worker that holds a task of a key and waits for another one, in Wait or
+	// Take, may wait for itself, because its own task fills the limit. Only pool.Pool.Do notices
+	// that; a context with a timeout ends it.
 	MaxInFlightPerKey int
 
 	// KeyRate limits the attempts of each key, and Rate the attempts of all keys together. The zero
@@ -195,10 +197,11 @@ type PutOptions struct {
 
 	// With Replace, the task takes the place of the task with its UniqueKey, if that is ready,
 	// delayed or held: that task gets the new payload, delay, TTL, deadline, TTR, MaxAttempts,
-	// metadata and cost, no attempts and no error. It keeps its id, which Put returns, and its
-	// place. A different Priority, or with a Quantum a different Cost, puts it behind all others
-	// of its key. With a Delay the last Put decides when the task is ready, up to MaxDelay. See also
-	// [ErrReplace].
+	// metadata and cost, no attempts and no error. It keeps its id, which Put returns, so all callers
+	// that have put it have one id: Delete, Bury and Change by that id are about the work of all. It
+	// keeps its place. A different Priority, or with a Quantum a different Cost, puts it behind all
+	// others of its key. With a Delay the last Put decides when the task is ready, up to MaxDelay.
+	// See also [ErrReplace].
 	//
 	// If the task with the UniqueKey is taken, the new task follows it. The follower is held, without
 	// a unique key, and the next Put with Replace replaces it. When the first task has left the queue

@@ -10,10 +10,28 @@ import (
 // again (the theoretical arrival time of the ATM Forum's cell rate algorithm). Each taken token
 // moves that time on by the time in which a new token comes.
 type Wait struct {
-	Hold  int64 // the end of the wait that HoldKey began; 0 without one
-	Full  int64 // when the bucket is full again; 0 if it is full
-	Until int64 // the end of the wait; without a wait, Full
-	Waits bool  // no task can be taken before Until
+	Hold  int64     // the end of the wait that HoldKey began; 0 without one
+	By    driver.ID // the failed task for which the key waits; 0 if for another reason, or for two
+	Full  int64     // when the bucket is full again; 0 if it is full
+	Until int64     // the end of the wait; without a wait, Full
+	Waits bool      // no task can be taken before Until
+}
+
+// Begin makes the key wait until a time, unless it waits longer, for a failed task or another
+// reason.
+func (w *Wait) Begin(until, now int64, by driver.ID) {
+	if w.Hold > now && w.By != by {
+		by = 0
+	}
+	w.Hold, w.By = max(w.Hold, until), by
+}
+
+// Failed returns the task of a settlement if it has failed, else 0.
+func Failed(how *driver.Settlement, id driver.ID) driver.ID {
+	if how.Method == driver.Snooze {
+		return 0
+	}
+	return id
 }
 
 // Settle computes Until and Waits at that time.

@@ -14,16 +14,17 @@
 //     a sink has taken it. A letter comes twice only if the process ends, or the disk fails,
 //     between the sink's return and the write of one byte after it. So a kill repeats at most one
 //     letter.
-//   - Nothing is dropped silently. Every letter has a checksum. Restore sets an unreadable letter
-//     aside in a file *.damaged, such as the last one of a killed process, and returns
-//     [ErrDamaged]. It goes on with the next letter, so damage costs only the letters that it hit.
+//   - Nothing is dropped silently. Every letter has a number and a checksum, and every file ends
+//     where the next one begins. If a line of a file is damaged, or letters are missing, also at
+//     its end, Restore returns [ErrDamaged] with the file and the line. It restores the other
+//     letters, and the file stays until you remove it.
 //   - A letter that cannot be put back now does not block others: see [ErrRefused].
 //   - Strings keep their bytes, even if they are not UTF-8. Times are in UTC, and an error is a
 //     [*task.Error] with the message, and the code if there was one.
-//   - A file of a newer version of the format is left alone, and Restore returns [ErrVersion].
 //
 // # Not promised
 //
+//   - That missing letters are noticed at the end of the last file, because no other one follows.
 //   - The absence of a letter whose Write returned an error, or had not returned when the process
 //     was killed. It may be restored if the disk failed to remove it, or if all of it was written.
 //   - Few repeats after a loss of power. Even with Options.Sync the operating system decides when
@@ -40,23 +41,22 @@
 //
 // # Files
 //
-// The names are 000000000001.letters and so on, in the order of writing. A file is text, and
-// begins with a line that has the version of the format. Each other line is a letter:
+// The name of a file has its number and that of its first letter: 000000001-1.letters. It is text:
+// a line with the version of the format, and a line for each letter.
 //
-//	fairq-spill 1 158ef5cf
-//	- 0d854fb4 {"task":{"id":7,"key":"alice"},"payload":"{\"To\":\"\"}","reason":2,"attempts":3}
+//	fairq-spill 1
+//	- 9ef6edd1 2 {"Attempts":3,"Payload":"{\"To\":\"\"}","Reason":2,"Task":{"ID":7,"Key":"alice"}}
 //
-// The mark is - for a waiting letter and X for a done one. The checksum is the CRC-32C of
-// "fairq-spill 1" followed by the JSON, in hexadecimal. A string that is not UTF-8, the payload
-// too, is {"base64":"..."}. A file *.damaged has the damaged lines of the file *.letters in the
-// same places, and zeros between; it stays until you remove it. You may repair its lines and put
-// them into a file *.letters with a number of its own, which needs no first line. Change the
-// directory only while no program has it open. Only their owner can read the files.
+// The mark is - for a waiting letter and X for a done one. The checksum is the CRC-32C of the rest
+// of the line, in hexadecimal. The rest is the number of the letter and its JSON. A string that is
+// not UTF-8, the payload too, is {"base64":"..."}. Change the directory only while no program has
+// it open. Only their owner can read the files.
 //
 // # Cost
 //
 // Write is one write to the file, under a lock, and with Options.Sync the time the disk takes to
 // confirm it. Restore reads a file once, even in many calls, and writes a byte for each letter; it
-// needs the memory of one letter. Each Restore writes a refused letter again. Open is O(files).
-// There are no goroutines and no timers: an old file ends when the next letter is written.
+// needs the memory of one line. Each Restore writes a refused letter again. Open is O(files),
+// and reads the last file. There are no goroutines and no timers: an old file ends when the next
+// letter is written.
 package spill

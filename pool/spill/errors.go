@@ -16,13 +16,10 @@ var (
 	// ErrInUse is returned by Open when the directory is open already, here or in another process.
 	ErrInUse = errors.New("spill: directory is in use")
 
-	// ErrDamaged is returned by Restore when it could not read a letter. The error names the file
-	// that has it now.
+	// ErrDamaged is returned by Restore when letters of a file are missing or cannot be read. The
+	// error names the file and its first damaged line. The other letters of the file are restored,
+	// and the file stays until you remove it.
 	ErrDamaged = errors.New("spill: damaged")
-
-	// ErrVersion is returned by Restore when a file has a newer version of the format. The error
-	// names it.
-	ErrVersion = errors.New("spill: unknown version of the format")
 
 	// ErrRefused is returned, alone or wrapped, by a sink that cannot take this letter now, but
 	// maybe others. Restore then writes the letter again, behind all others, and goes on. At the

@@ -8,7 +8,6 @@ import (
 	"os"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/fairq/fairq"
@@ -21,9 +20,9 @@ import (
 // an [ErrRefused], or panics, or ctx is done, Restore stops and returns that error; the next call
 // goes on with this letter. It waits only for another Restore.
 //
-// By [errors.Is] the error may also report letters that were set aside ([ErrDamaged]) or refused
-// ([ErrRefused]), and files that were skipped ([ErrVersion], and unreadable files). If it is nil,
-// none of the letters is left.
+// By [errors.Is] the error may also report files that stay because they are damaged ([ErrDamaged])
+// or cannot be read, and letters that were refused ([ErrRefused]). If it is nil, none of the
+// letters is left.
 func (d *Dir[V]) Restore(ctx context.Context, to pool.Sink[V]) (n int, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -41,35 +40,24 @@ func (d *Dir[V]) Restore(ctx context.Context, to pool.Sink[V]) (n int, err error
 		return 0, ErrClosed
 	}
 	r := restoration[V]{dir: d, to: to}
-	for _, s := range d.listSections() {
-		if err = r.restoreFile(ctx, s.file, s.end); err != nil {
+	d.mu.Lock()
+	files, end := slices.Clone(d.files), d.next
+	d.mu.Unlock()
+	for _, f := range files {
+		err = r.restoreFile(ctx, f, end)
+		r.note(f.damage)
+		if err != nil {
 			break
 		}
 	}
 	if err != nil && d.ending.Err() != nil {
 		err = errors.Join(ErrClosed, err)
 	}
-	return r.taken, errors.Join(err, r.refusalError(), errors.Join(r.failures...))
-}
-
-// section is a part of a file: all before end.
-type section struct {
-	file *file
-	end  int64
-}
-
-// listSections returns all letters that exist now. Letters written later, refused ones included,
-// are for the next Restore.
-func (d *Dir[V]) listSections() []section {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	var s []section
-	for _, f := range d.files {
-		if f != d.active || f.size > 0 {
-			s = append(s, section{f, f.size})
-		}
+	if r.refused > 0 {
+		r.note(fmt.Errorf("spill: %d letters are kept behind the others, the first because: %w",
+			r.refused, r.first))
 	}
-	return s
+	return r.taken, errors.Join(err, errors.Join(r.failures...))
 }
 
 // restoration is a Restore.
@@ -83,104 +71,114 @@ type restoration[V any] struct {
 	failures []error // that concern one file
 }
 
-func (r *restoration[V]) refusalError() error {
-	if r.refused == 0 {
-		return nil
-	}
-	return fmt.Errorf("spill: %d letters are kept behind the others, the first because: %w",
-		r.refused, r.first)
-}
-
-// restoreFile restores the letters of a file, up to an offset. It returns an error if later files
-// must wait.
-func (r *restoration[V]) restoreFile(ctx context.Context, f *file, end int64) error {
-	d := r.dir
-	d.mu.Lock()
-	var err error
-	if d.active == f {
-		// Only now, so that frequent calls do not make many small files.
-		err = d.sealLocked()
-	}
-	whole := f.size == end
-	d.mu.Unlock()
+// note adds an error that concerns one file.
+func (r *restoration[V]) note(err error) {
 	if err != nil {
 		r.failures = append(r.failures, err)
 	}
-
-	damage := quarantine{open: d.open, name: strings.TrimSuffix(f.name, suffix) + damagedSuffix}
-	if d.options.Sync {
-		damage.sync = d.sync
-	}
-	read, err := r.restoreLines(ctx, f, end, &damage)
-	if bad := damage.close(); bad != nil {
-		f.offset = 0 // to set it aside again
-		return errors.Join(err, fmt.Errorf("spill: %w", bad))
-	}
-	if damage.lines > 0 {
-		r.failures = append(r.failures,
-			fmt.Errorf("%w: %d lines of %s, from byte %d on, with %d bytes; they are in %s now",
-				ErrDamaged, damage.lines, f.name, damage.first, damage.bytes, damage.name))
-	}
-	if err == nil && read && whole {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		if err := d.removeLocked(f); err != nil {
-			r.failures = append(r.failures, fmt.Errorf("spill: %w", err))
-		}
-	}
-	return err
 }
 
-// restoreLines reports whether it has read all lines up to an offset. If not, and without an
-// error, the file is skipped.
-func (r *restoration[V]) restoreLines(ctx context.Context, f *file, end int64,
-	damage *quarantine,
-) (bool, error) {
+// restoreFile restores the letters of a file before a number: letters that are written during the
+// Restore, refused ones too, are for the next one. It removes the file if these were all. An error
+// that concerns only this file is noted.
+func (r *restoration[V]) restoreFile(ctx context.Context, f *file, end uint64) error {
+	d := r.dir
+	d.mu.Lock()
+	if d.active == f {
+		// Only now, so that frequent calls do not make many small files.
+		r.note(d.sealLocked())
+	}
+	whole := f.end
+	d.mu.Unlock()
+	if whole == 0 {
+		if err := d.findEnd(f); err != nil {
+			r.note(wrap(err))
+			return nil
+		}
+		whole = f.end
+	}
+	if err := r.restoreLines(ctx, f, min(whole, end)); err != nil {
+		return err
+	}
+	if f.next == whole && f.damage == nil {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		r.note(wrap(d.removeLocked(f)))
+	}
+	return nil
+}
+
+// restoreLines restores the letters of a file before a number. Bytes behind the last one are the
+// rest of a Write that has returned an error, or never returned.
+func (r *restoration[V]) restoreLines(ctx context.Context, f *file, end uint64) error {
 	source, err := r.dir.open(f.name, os.O_RDWR)
 	if err != nil {
-		r.failures = append(r.failures, fmt.Errorf("spill: %w", err))
-		return false, nil
+		r.note(wrap(err))
+		return nil
 	}
 	defer source.Close()
-	s := newScanner(source, f.offset, end)
-	for s.next() {
-		if s.offset == 0 {
-			if version, ok := newer(s.line); ok {
-				r.failures = append(r.failures,
-					fmt.Errorf("%w: %s is of version %s", ErrVersion, f.name, version))
-				return false, nil
-			}
+	s := newScanner(source, f.offset)
+	for f.next < end && s.next() {
+		if err := r.restoreLine(ctx, f, source, s); err != nil {
+			return err
 		}
-		mark, body, ok := parseLine(s.line)
-		var err error
-		switch {
-		case s.offset == 0 && string(s.line) == header:
-		case !ok:
-			if err = damage.add(source, s.offset, s.length); err != nil {
-				err = fmt.Errorf("spill: %w", err)
-			}
-		case mark == waiting:
-			err = r.restoreLetter(ctx, s.line, body)
-		}
-		if err != nil {
-			return false, err
-		}
-		f.offset = s.end()
-		if mark == waiting && ok {
-			if _, err := source.WriteAt([]byte{done}, s.offset); err != nil {
-				return false, fmt.Errorf("spill: %w", err)
-			}
-		}
+		f.offset, f.line = s.end(), f.line+1
 	}
 	if s.err != nil {
-		r.failures = append(r.failures, fmt.Errorf("spill: %w", s.err))
+		r.note(wrap(s.err))
+	} else if f.next < end && f.damage == nil {
+		// A line says so from now on, because the next file may be gone when this one is read again.
+		why := fmt.Sprintf("letters %d to %d are missing", f.next, end-1)
+		if _, err = source.WriteAt([]byte(why+"\n"), s.end()); err == nil {
+			f.damaged(why)
+		}
 	}
-	return s.err == nil, nil
+	return wrap(err)
+}
+
+// restoreLine restores the letter of a line that waits.
+func (r *restoration[V]) restoreLine(
+	ctx context.Context, f *file, source handle, s *scanner,
+) error {
+	if f.line == 1 {
+		if string(s.line) != header {
+			f.damaged(fmt.Sprintf("%.30q is not %q", s.line, header))
+		}
+		return nil
+	}
+	number, body, ok := parseLine(s.line)
+	switch {
+	case !ok:
+		f.damaged(fmt.Sprintf("%.30q is no letter", s.line))
+		return nil
+	case number != f.next:
+		f.damaged(fmt.Sprintf("it has letter %d, and not %d", number, f.next))
+		if number < f.next {
+			return nil
+		}
+	}
+	if s.line[0] == waiting {
+		if err := r.restoreLetter(ctx, body); err != nil {
+			return err
+		}
+		if _, err := source.WriteAt([]byte{done}, s.offset); err != nil {
+			return wrap(err)
+		}
+	}
+	f.next = number + 1
+	return nil
+}
+
+// damaged notes why the line that is read is damaged, unless an earlier one was.
+func (f *file) damaged(why string) {
+	if f.damage == nil {
+		f.damage = fmt.Errorf("%w: %s, line %d: %s", ErrDamaged, f.name, f.line, why)
+	}
 }
 
 // restoreLetter hands one letter to the sink; if the sink refuses it, restoreLetter appends it to
 // the spill again. On nil the line may be deleted.
-func (r *restoration[V]) restoreLetter(ctx context.Context, line, body []byte) error {
+func (r *restoration[V]) restoreLetter(ctx context.Context, body []byte) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -198,10 +196,7 @@ func (r *restoration[V]) restoreLetter(ctx context.Context, line, body []byte) e
 	if r.refused == 0 {
 		r.first = err
 	}
-	if line[len(line)-1] != '\n' {
-		line = append(slices.Clip(line), '\n')
-	}
-	if err := r.dir.append(line); err != nil {
+	if err := r.dir.append(body, unlimited); err != nil {
 		return err
 	}
 	r.refused++

@@ -6,12 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -30,8 +29,8 @@ type Options[V any] struct {
 	MaxFileAge time.Duration
 
 	// MaxBytes is the size of all files with letters together; a Write beyond it returns
-	// [ErrFull]. A file counts until all its letters are restored; damaged and refused letters may
-	// exceed it. 0 means no limit.
+	// [ErrFull]. A file counts until all its letters are restored; refused letters may exceed it. 0
+	// means no limit.
 	MaxBytes int64
 
 	// Sync makes each Write wait until the disk has the letter, so that it survives a loss of
@@ -52,7 +51,7 @@ func (o *Options[V]) complete() error {
 		{"MaxBytes", o.MaxBytes},
 	} {
 		if f.value < 0 {
-			return fmt.Errorf("spill: %w",
+			return wrap(
 				&task.FieldError{Field: "Options." + f.name, Value: f.value, Limit: "0 or more"})
 		}
 	}
@@ -82,21 +81,28 @@ type Dir[V any] struct {
 	mu     sync.Mutex
 	closed bool
 	last   uint64    // the number of the last file
+	next   uint64    // the number of the next letter
 	files  []*file   // files that are not done, by number
 	active *file     // the last of files if it is being written, else nil; the others are sealed
 	began  time.Time // when active was begun
 	bytes  int64     // the sum of the sizes of files
 }
 
-// file is a file with letters.
+// file is a file with letters. Its name has its number and that of its first letter.
 type file struct {
 	name   string
 	number uint64
-	size   int64  // of its whole lines; a failed Write may have left bytes behind them
-	handle handle // nil unless it is being written; protected by Dir.mu, as is size
 
-	// the lines before it are done; only for the goroutine that has put an element into Dir.busy
-	offset int64
+	// These are protected by Dir.mu.
+	end    uint64 // the number behind that of its last letter; 0 if it is not known
+	size   int64  // of its whole lines; a failed Write may have left bytes behind them
+	handle handle // nil unless it is being written
+
+	// These are for the goroutine that has put an element into Dir.busy.
+	next   uint64 // the letters before it are done
+	offset int64  // of the line behind these
+	line   int    // the number of that line
+	damage error  // nil if none was found
 }
 
 // handle has the used methods of an [os.File].
@@ -108,11 +114,21 @@ type handle interface {
 	Sync() error
 }
 
-const (
-	suffix        = ".letters"
-	damagedSuffix = ".damaged"
-	lockFileName  = "lock"
-)
+// unlimited is more bytes than there are.
+const unlimited = math.MaxInt64
+
+func newFile(number, first uint64) *file {
+	name := fmt.Sprintf("%09d-%d.letters", number, first)
+	return &file{name: name, number: number, next: first, line: 1}
+}
+
+// wrap adds the package to an error; nil stays nil.
+func wrap(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("spill: %w", err)
+}
 
 // Open opens a directory for letters, and makes it if there is none. nil options are the defaults.
 // It returns [ErrInUse] if the directory is open already, and [pool.ErrInvalid] if the options
@@ -129,45 +145,72 @@ func Open[V any](path string, options *Options[V]) (*Dir[V], error) {
 		return os.OpenFile(filepath.Join(path, name), flag, 0o600)
 	}
 	if err := os.MkdirAll(path, 0o700); err != nil {
-		return nil, fmt.Errorf("spill: %w", err)
+		return nil, wrap(err)
 	}
 	var err error
-	if d.lock, err = lock(filepath.Join(path, lockFileName)); err != nil {
+	if d.lock, err = lock(filepath.Join(path, "lock")); err != nil {
 		return nil, fmt.Errorf("spill: %s: %w", path, err)
 	}
 	if err := d.list(); err != nil {
-		return nil, errors.Join(fmt.Errorf("spill: %w", err), d.lock.Close())
+		return nil, errors.Join(wrap(err), d.lock.Close())
 	}
 	d.ending, d.end = context.WithCancel(context.Background())
 	return d, nil
 }
 
-// list finds the existing files.
+// list finds the existing files, which ReadDir sorts by number. A file ends where the next one
+// begins; the end of the last one is what it has.
 func (d *Dir[V]) list() error {
+	d.next = 1
 	entries, err := os.ReadDir(d.path)
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
-		stem, letters := strings.CutSuffix(e.Name(), suffix)
-		stem, aside := strings.CutSuffix(stem, damagedSuffix)
-		number, err := strconv.ParseUint(stem, 10, 63)
-		if err != nil || letters == aside {
-			continue
-		}
-		d.last = max(d.last, number)
-		if !letters {
+		var number, first uint64
+		_, _ = fmt.Sscanf(e.Name(), "%d-%d", &number, &first)
+		f := newFile(number, first)
+		if e.Name() != f.name {
 			continue
 		}
 		about, err := e.Info()
 		if err != nil {
 			return err
 		}
-		d.files = append(d.files, &file{name: e.Name(), number: number, size: about.Size()})
-		d.bytes += about.Size()
+		f.size = about.Size()
+		d.files = append(d.files, f)
+		d.bytes += f.size
 	}
-	slices.SortStableFunc(d.files, func(a, b *file) int { return cmp.Compare(a.number, b.number) })
-	return nil
+	for i, f := range d.files {
+		d.last = f.number
+		if i+1 == len(d.files) {
+			err = d.findEnd(f)
+			d.next = f.end
+		} else if next := d.files[i+1]; next.number == f.number+1 { // else that one was done first
+			f.end = next.next
+		}
+	}
+	return err
+}
+
+// findEnd finds the end of a file without a next one. A damaged line counts as a letter, for
+// Restore to find it.
+func (d *Dir[V]) findEnd(f *file) error {
+	source, err := d.open(f.name, os.O_RDWR)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	s, end := newScanner(source, 0), f.next
+	for s.next() {
+		if number, _, ok := parseLine(s.line); ok || string(s.line) != header {
+			end = max(end, number) + 1
+		}
+	}
+	if s.err == nil {
+		f.end = end
+	}
+	return s.err
 }
 
 // Write stores a letter; it is a [pool.Sink]. If it returns an error, it has not taken the letter:
@@ -177,27 +220,21 @@ func (d *Dir[V]) Write(ctx context.Context, letter *pool.DeadLetter[V]) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	line, err := encode(letter, d.options.Codec)
+	body, err := encode(letter, d.options.Codec)
 	if err != nil {
 		return err
 	}
+	return d.append(body, d.options.MaxBytes)
+}
+
+// append writes a letter behind all others.
+func (d *Dir[V]) append(body []byte, limit int64) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
 		return ErrClosed
 	}
-	return d.appendLocked(line, d.options.MaxBytes)
-}
-
-// append is Write for a line from another file.
-func (d *Dir[V]) append(line []byte) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.appendLocked(line, unlimited)
-}
-
-func (d *Dir[V]) appendLocked(line []byte, limit int64) error {
-	f := d.active
+	f, line := d.active, makeLine(d.next, body)
 	if f != nil && (f.size+int64(len(line)) > d.options.MaxFileBytes ||
 		time.Since(d.began) >= d.options.MaxFileAge) {
 		if err := d.sealLocked(); err != nil {
@@ -212,7 +249,7 @@ func (d *Dir[V]) appendLocked(line []byte, limit int64) error {
 		}
 	}
 	if f.size == 0 {
-		line = slices.Concat([]byte(header), line)
+		line = append([]byte(header), line...)
 	}
 	if d.bytes > limit-int64(len(line)) {
 		return fmt.Errorf("%w: its files have %d bytes, the limit is %d", ErrFull, d.bytes, limit)
@@ -222,6 +259,8 @@ func (d *Dir[V]) appendLocked(line []byte, limit int64) error {
 		err = f.handle.Sync()
 	}
 	if err == nil {
+		d.next++
+		f.end = d.next
 		f.size += int64(len(line))
 		d.bytes += int64(len(line))
 		return nil
@@ -231,20 +270,21 @@ func (d *Dir[V]) appendLocked(line []byte, limit int64) error {
 	if back := f.handle.Truncate(f.size); back != nil {
 		err = errors.Join(err, back, d.sealLocked())
 	}
-	return fmt.Errorf("spill: %w", err)
+	return wrap(err)
 }
 
 // beginLocked makes a new file the active one.
 func (d *Dir[V]) beginLocked() (*file, error) {
 	d.last++
-	f := &file{name: fmt.Sprintf("%012d%s", d.last, suffix), number: d.last}
+	f := newFile(d.last, d.next)
+	f.end = d.next
 	var err error
 	if f.handle, err = d.open(f.name, os.O_CREATE|os.O_EXCL|os.O_RDWR); err != nil {
-		return nil, fmt.Errorf("spill: %w", err)
+		return nil, wrap(err)
 	}
 	if d.options.Sync {
 		if err := d.sync(); err != nil {
-			return nil, fmt.Errorf("spill: %w", errors.Join(err, f.handle.Close(), d.remove(f)))
+			return nil, wrap(errors.Join(err, f.handle.Close(), d.remove(f)))
 		}
 	}
 	d.files = append(d.files, f)
@@ -273,13 +313,7 @@ func (d *Dir[V]) sealLocked() error {
 	d.active = nil
 	err := f.handle.Close()
 	f.handle = nil
-	if f.size == 0 {
-		err = errors.Join(err, d.removeLocked(f))
-	}
-	if err != nil {
-		return fmt.Errorf("spill: %w", err)
-	}
-	return nil
+	return wrap(err)
 }
 
 func (d *Dir[V]) remove(f *file) error {

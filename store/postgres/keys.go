@@ -10,8 +10,8 @@ import (
 
 const (
 	sqlKeyStats = `
-SELECT tasks, ready, delayed, taken, buried, held, NULL::bigint, NULL::bigint, NULL::bigint,
-	false, paused, key, NULL::bytea, oldest
+SELECT tasks, ready, delayed, taken, buried, held, NULL::bigint, NULL::bigint, 0::bigint,
+	NULL::bigint, false, paused, key, NULL::bytea, oldest
 FROM (SELECT *, row_number() OVER (ORDER BY tasks DESC, key) AS place FROM (
 	SELECT key, count(*) AS tasks, count(*) FILTER (WHERE state = 1) AS ready,
 		count(*) FILTER (WHERE state = 2) AS delayed, count(*) FILTER (WHERE state = 3) AS taken,

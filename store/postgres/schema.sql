@@ -112,6 +112,7 @@ CREATE TABLE fairq.keys (
 	held    bigint NOT NULL,
 	until   bigint,
 	hold    bigint,
+	held_by bigint NOT NULL,
 	filled  bigint,
 	waits   boolean NOT NULL,
 	paused  boolean NOT NULL,

@@ -215,13 +215,13 @@ func (t rowTable[R]) Sweep(r rows.Range) error {
 
 var (
 	keyTable = tableOf(rows.Keys,
-		"tasks ready delayed taken buried held until? hold? filled? waits! paused! key. limits",
+		"tasks ready delayed taken buried held until? hold? held_by filled? waits! paused! key. limits",
 		func(k *rows.Key) []any {
 			n := &k.Tasks
 			return []any{
 				&n[0], &n[driver.Ready], &n[driver.Delayed], &n[driver.Taken], &n[driver.Buried],
 				&n[driver.Held],
-				&k.Until, &k.Hold, &k.Full, &k.Waits, &k.Paused, &k.Key,
+				&k.Until, &k.Hold, (*uint64)(&k.By), &k.Full, &k.Waits, &k.Paused, &k.Key,
 				limitsText{&k.Limits},
 			}
 		})

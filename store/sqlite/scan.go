@@ -58,8 +58,8 @@ var sources = [rows.NumIndexes]source{
 // columnsOf has the columns of each table in the order of reading.
 var columnsOf = map[string]string{
 	"tasks": taskColumns,
-	"keys": `"key", ready, delayed, taken, buried, held, paused, waits, until, hold, filled, ` +
-		`limits`,
+	"keys": `"key", ready, delayed, taken, buried, held, paused, waits, until, hold, held_by, ` +
+		`filled, limits`,
 	"served":    `"key", priority, round, used`,
 	"consumers": `number, name, epoch, deadline`,
 	"groups":    `name, started, cancelled, tasks, members`,

@@ -75,13 +75,14 @@ var (
 	setKey     = &statement{
 		"set key",
 		`INSERT INTO ~keys (queue, "key", ready, delayed, taken, buried, held, paused, waits, until, ` +
-			`hold, filled, limits) ` +
-			`VALUES (` + placeholders(13) +
+			`hold, held_by, filled, limits) ` +
+			`VALUES (` + placeholders(14) +
 			`) ON CONFLICT (queue, "key") DO UPDATE SET ready = excluded.ready, ` +
 			`delayed = excluded.delayed, taken = excluded.taken, buried = excluded.buried, ` +
 			`held = excluded.held, ` +
 			`paused = excluded.paused, waits = excluded.waits, until = excluded.until, ` +
-			`hold = excluded.hold, filled = excluded.filled, limits = excluded.limits`,
+			`hold = excluded.hold, held_by = excluded.held_by, filled = excluded.filled, ` +
+			`limits = excluded.limits`,
 	}
 	deleteKey = &statement{"set key", `DELETE FROM ~keys WHERE queue = ? AND "key" = ?`}
 	keyStats  = statsOf("")

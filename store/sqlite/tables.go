@@ -87,7 +87,8 @@ var (
 		read: func(c *cells, k *rows.Key) {
 			k.Key = c.text()
 			readStates(c, k)
-			k.Paused, k.Waits, k.Until, k.Hold, k.Full = c.bool(), c.bool(), c.int(), c.int(), c.int()
+			k.Paused, k.Waits, k.Until, k.Hold = c.bool(), c.bool(), c.int(), c.int()
+			k.By, k.Full = driver.ID(c.uint()), c.int()
 			k.Limits = c.limits()
 		},
 		put: func(v *view, k *rows.Key) error {
@@ -95,7 +96,8 @@ var (
 			return v.do(setKey, v.queue, k.Key, int64(n[driver.Ready]),
 				int64(n[driver.Delayed]), int64(n[driver.Taken]), int64(n[driver.Buried]),
 				int64(n[driver.Held]),
-				bit(k.Paused), bit(k.Waits), k.Until, k.Hold, k.Full, rows.LimitsText(k.Limits))
+				bit(k.Paused), bit(k.Waits), k.Until, k.Hold, int64(k.By), k.Full,
+				rows.LimitsText(k.Limits))
 		},
 		remove: func(v *view, k *rows.Key) error { return v.do(deleteKey, v.queue, k.Key) },
 	}

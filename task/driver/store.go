@@ -388,7 +388,8 @@ func (m Method) String() string { return methodNames[m] }
 // With HoldKey, a Fail or Snooze makes the key wait for Delay, and not the task, as
 // Backend.HoldKey does, unless the failed task is buried or gone. The task keeps its place, so it
 // is the next one of its key. A snoozed task keeps its turn too, as with Return: not twice in a
-// row.
+// row. A wait for a failed task ends when the task leaves its place, or is replaced, unless the
+// key waits for another reason too.
 type Settlement struct {
 	Method   Method
 	HoldKey  bool

@@ -157,7 +157,7 @@ func (q *queue) settle(
 	}
 	f := it.Settle(how, now, &q.stats)
 	if how.HoldsKey(f.State) {
-		q.hold(it.key, life.Plus(now, how.Delay), now)
+		q.hold(it.key, life.Plus(now, how.Delay), now, life.Failed(how, it.id))
 	}
 	q.apply(it, f, now)
 	if f.State == 0 {
@@ -427,7 +427,7 @@ func (q *queue) HoldKey(_ context.Context, key string, d time.Duration) error {
 	}
 	defer q.exit()
 	now := q.now()
-	q.hold(q.keyState(key, 0), life.Plus(now, d), now)
+	q.hold(q.keyState(key, 0), life.Plus(now, d), now, 0)
 	return nil
 }
 
@@ -442,8 +442,12 @@ func (q *queue) SetKey(_ context.Context, key string, limits driver.KeyLimits) e
 	defer q.exit()
 	k, now := q.keyState(key, 0), q.now()
 	was := q.rate(k)
+	if k.own != nil {
+		q.ownLimits--
+	}
 	if k.own = nil; limits != (driver.KeyLimits{}) {
 		k.own = &limits
+		q.ownLimits++
 	}
 	if rate := q.rate(k); rate != was {
 		k.wait.SetRate(was, rate, now)
@@ -461,6 +465,9 @@ func (q *queue) LimitedKeys(
 		return nil, err
 	}
 	defer q.exit()
+	if q.ownLimits == 0 {
+		return nil, nil
+	}
 	for _, k := range q.keys {
 		if k.own != nil && k.name >= from {
 			all = append(all, driver.LimitedKey{Key: k.name, KeyLimits: *k.own})

@@ -105,6 +105,7 @@ func (q *queue) check(t require.TestingT) {
 		taken += n
 	}
 	require.Equal(t, states[driver.Taken], taken)
+	own := 0
 	for _, k := range q.keys {
 		all := 0
 		for state := driver.Ready; state <= driver.Held; state++ {
@@ -117,12 +118,14 @@ func (q *queue) check(t require.TestingT) {
 		require.True(t, all > 0 || len(k.lines) == 0 || k.isUniform())
 		limit := q.settings.MaxInFlightPerKey
 		if k.own != nil {
+			own++
 			limit = cmp.Or(k.own.MaxInFlight, limit)
 		}
 		require.Equal(t, k.wait.Until != 0, k.timer != 0)
 		require.Equal(t,
 			k.paused || k.wait.Waits || limit > 0 && k.tasks[driver.Taken] >= limit, k.blocked)
 	}
+	require.Equal(t, own, q.ownLimits)
 	lines, shown := map[*band]int{}, map[*heap[turn]]int{}
 	entry := func(k *keyState, e *entry, n int) {
 		require.Equal(t, n, e.len)

@@ -95,6 +95,7 @@ func (q *queue) replace(it *item, n *driver.New, now int64) (driver.ID, error) {
 		uint32(n.Cost), n.Learned
 	q.setRare(it, n, now)
 	q.amend(it, &driver.Amendment{Priority: &n.Priority, Payload: &n.Payload}, f, now)
+	q.endHold(it)
 	if it.isDue(now) { // its deadline was over
 		q.fire(it)
 	}
@@ -221,6 +222,9 @@ func (q *queue) unset(it *item) {
 		q.buried.remove(it)
 	}
 	q.leaveState(it)
+	if it.State == driver.Ready {
+		q.endHold(it)
+	}
 }
 
 // leaveState is the part of unset that a Take needs, because first has taken the task out of its

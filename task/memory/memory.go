@@ -81,6 +81,7 @@ type queue struct {
 
 	ids            index
 	keys           map[string]*keyState
+	ownLimits      int     // keys that have some
 	bands          []*band // by priority
 	buried         list    // in the order in which they were buried
 	timers         heap[byTime]

@@ -173,9 +173,6 @@ func (m *model) Settle(
 	if of := m.find(l.ID); of != nil {
 		state = of.State
 	}
-	if how.HoldKey && (how.Method == driver.Snooze || state != 0 && state != driver.Buried) {
-		m.hold(t.Key, now.Add(how.Delay))
-	}
 	return state, nil
 }
 
@@ -375,13 +372,23 @@ func (m *model) Pause(_ context.Context, key *string, paused bool) error {
 func (m *model) HoldKey(_ context.Context, key string, d time.Duration) error {
 	now, leave := m.enter()
 	defer leave()
-	m.hold(key, now.Add(d))
+	m.hold(key, now.Add(d), now, 0)
 	return nil
 }
 
-func (m *model) hold(key string, until time.Time) {
-	if until.After(time.Now()) && until.After(m.waits[key]) {
+func (m *model) hold(key string, until, now time.Time, by driver.ID) {
+	if m.waits[key].After(now) && m.waitsFor[key] != by {
+		by = 0
+	}
+	if m.waitsFor[key] = by; until.After(m.waits[key]) {
 		m.waits[key] = until
+	}
+}
+
+// endHold ends the wait of a key for a failed task that is gone, or another one.
+func (m *model) endHold(t *modelTask) {
+	if m.waitsFor[t.Key] == t.ID {
+		delete(m.waits, t.Key)
 	}
 }
 

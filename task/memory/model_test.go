@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -33,6 +34,7 @@ type model struct {
 	paused    bool
 	keys      map[string]bool      // paused ones
 	waits     map[string]time.Time // until when keys wait, by HoldKey
+	waitsFor  map[string]driver.ID // for failed tasks
 	debts     map[string]*modelDebt
 	limits    map[string]driver.KeyLimits // own ones of keys
 	ids       driver.ID
@@ -80,7 +82,8 @@ func (modelStore) Open(
 	return &model{
 		s: s, notifier: n, bands: map[int]*modelBand{}, groups: map[string]*modelGroup{},
 		outcomes: map[string]modelOutcome{}, consumers: map[string]*modelConsumer{},
-		keys: map[string]bool{}, waits: map[string]time.Time{}, debts: map[string]*modelDebt{},
+		keys: map[string]bool{}, waits: map[string]time.Time{}, waitsFor: map[string]driver.ID{},
+		debts:   map[string]*modelDebt{},
 		backlog: map[string][]int{}, limits: map[string]driver.KeyLimits{},
 	}, nil
 }
@@ -254,6 +257,7 @@ func (m *model) replace(now time.Time, t *modelTask, n *driver.New) (driver.ID, 
 		}
 	}
 	m.event(driver.EventChange, t, now, 0)
+	m.endHold(t)
 	if m.expired(t, now) {
 		m.leave(t)
 		m.gone(t, driver.EventTTL, now, 0, driver.ErrExpired)
@@ -390,7 +394,9 @@ func (m *model) leave(t *modelTask) {
 	if t.State == driver.Taken {
 		t.lease, t.Consumer, t.Until = 0, "", time.Time{}
 	}
-	t.State, t.was = 0, was
+	if t.State, t.was = 0, was; was == driver.Ready {
+		m.endHold(t)
+	}
 }
 
 func (m *model) gone(
@@ -527,6 +533,11 @@ func (m *model) handBack(
 		t.untried = true
 	default:
 		t.turn, t.untried = 0, false
+	}
+	g := m.groups[t.Group]
+	ends := m.expired(t, now) || g != nil && g.cancelled && t.Role == driver.Member
+	if how.HoldKey && delay > 0 && (how.Method == driver.Snooze || !ends) {
+		m.hold(t.Key, now.Add(delay), now, life.Failed(&how, t.ID))
 	}
 	m.back(t, why, now, lease)
 }

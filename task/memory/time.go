@@ -115,10 +115,18 @@ func (q *queue) settleWait(k *keyState, now int64) {
 	}
 }
 
-// hold makes a key wait until a time, unless it waits longer.
-func (q *queue) hold(k *keyState, until, now int64) {
-	k.wait.Hold = max(k.wait.Hold, until)
+// hold makes a key wait until a time, for a failed task or another reason.
+func (q *queue) hold(k *keyState, until, now int64, by driver.ID) {
+	k.wait.Begin(until, now, by)
 	q.settleWait(k, now)
+}
+
+// endHold ends the wait of a key for a failed task, if it waits for this one.
+func (q *queue) endHold(it *item) {
+	if w := &it.key.wait; w.By == it.id {
+		w.Hold = 0
+		q.settleWait(it.key, q.now())
+	}
 }
 
 // rate returns the rate of a key, or of the queue.

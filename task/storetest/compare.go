@@ -97,6 +97,7 @@ type comparison struct {
 	workers []*worker
 	left    []*worker // that have disconnected
 	leases  []*twins
+	failed  task.ID // the last task whose failure has made its key wait
 	calls   []string
 	payload int
 }
@@ -345,6 +346,9 @@ func (c *comparison) sort(tasks []*task.Task[int]) {
 // some returns the ID of a task that may be there, in the queues that are compared with the wanted
 // one.
 func (c *comparison) some() task.ID {
+	if c.failed != 0 && c.chance(3) {
+		return c.failed
+	}
 	tasks := c.all(c.side())
 	if len(tasks) == 0 || c.chance(10) {
 		return task.ID(c.IntN(1000))

@@ -118,6 +118,7 @@ func (c *comparison) settle() {
 		name, do = fmt.Sprint("HoldKey ", maybe), func(t leased) error {
 			return t.HoldKey(c.ctx, reason, maybe)
 		}
+		c.failed = l.got.ID
 	case op > 13:
 		name, do = fmt.Sprint("HoldKey without a reason ", maybe), func(t leased) error {
 			return t.HoldKey(c.ctx, nil, maybe)

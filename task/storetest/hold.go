@@ -126,6 +126,47 @@ var holdCases = []testCase{
 			e.ok(q.Drop(ctx))
 		}
 	}},
+	{"Left", "The wait ends when the task leaves its place", func(e *env) {
+		unique := task.PutOptions{UniqueKey: "u", Group: "g", Replace: true}
+		for i, leave := range []func(q *queue, id task.ID) error{
+			func(q *queue, id task.ID) error { return q.Delete(ctx, id) },
+			func(q *queue, id task.ID) error { return q.Bury(ctx, id, errOops) },
+			func(q *queue, id task.ID) error {
+				return q.Change(ctx, id, task.Change[string]{Delay: new(time.Hour)})
+			},
+			func(q *queue, id task.ID) error {
+				return q.Change(ctx, id, task.Change[string]{Priority: new(1)})
+			},
+			func(q *queue, _ task.ID) error { return q.CancelGroup(ctx, "g") },
+			func(*queue, task.ID) error { time.Sleep(10 * second); return nil }, // to its deadline
+			func(q *queue, _ task.ID) error { _, err := q.Put(ctx, "a", "a2", unique); return err },
+		} {
+			for _, reasons := range []int{1, 2} { // to wait; with two it does not end
+				q := e.openIn(e.store, "queue", options{KeepPlace: true, MaxInFlightPerKey: i % 2})
+				o := unique
+				o.Deadline = time.Now().Add(10 * second)
+				q.one("a1", o)
+				e.ok(q.StartGroup(ctx, "g"))
+				l := q.first("a1")
+				if i < 6 { // else it is put in place of a1
+					q.put("a2")
+				}
+				e.ok(l.HoldKey(ctx, errOops, 20*second))
+				if reasons == 2 {
+					q.hold("a", second)
+				}
+				take := q.taking()
+				take.waits()
+				e.ok(leave(q, l.ID))
+				if reasons == 2 {
+					take.waits()
+					time.Sleep(20 * second)
+				}
+				got(take, "a2").ack()
+				e.ok(q.Drop(ctx))
+			}
+		}
+	}},
 	{"Gone", "If reason is nil the attempt does not count", func(e *env) {
 		q := e.open()
 		for _, reason := range []error{errOops, nil} {

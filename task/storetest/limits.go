@@ -204,7 +204,7 @@ var limitCases = []testCase{
 			return task.LimitedKey{Key: key, KeyLimits: l}
 		}
 		b := of("b", task.KeyLimits{
-			Weight: fairq.MaxWeight, MaxInFlight: fairq.MaxLen,
+			Weight: fairq.MaxWeight, MaxInFlight: 7,
 			Rate: task.Rate{Limit: task.MaxRate, Burst: task.MaxRate},
 		})
 		empty := of("", task.KeyLimits{MaxInFlight: -1})
@@ -221,6 +221,13 @@ var limitCases = []testCase{
 			}
 		}
 		equal(e, "pages", all, []task.LimitedKey{empty, a, b, long})
+		for key, want := range map[string]int{
+			"": fairq.MaxLen, "a": limitable.MaxInFlightPerKey, "b": 7, "c": limitable.MaxInFlightPerKey,
+		} {
+			most, err := q.MaxInFlight(ctx, key)
+			e.ok(err)
+			equal(e, "MaxInFlight of "+key, most, want)
+		}
 		q.limit("a", &task.KeyLimits{})
 		q.limit("b", nil)
 		q.limit("c", nil)

@@ -147,6 +147,7 @@ func (c *coder) codeKey(k *rows.Key) {
 	c.flag(&k.Waits)
 	number(c, &k.Until)
 	number(c, &k.Hold)
+	number(c, &k.By)
 	number(c, &k.Full)
 }
 

@@ -355,7 +355,7 @@ func (b *backend) Pause(ctx context.Context, key *string, paused bool) error {
 // HoldKey implements [driver.Backend].
 func (b *backend) HoldKey(ctx context.Context, key string, d time.Duration) error {
 	return b.call(ctx, "HoldKey", call{exclusive: true, fronts: true, run: func(u *unit) error {
-		if u.waitKey(key, life.Plus(u.now, d)) {
+		if u.waitKey(key, d, 0) {
 			u.updateKey(key)
 		}
 		u.changed = true

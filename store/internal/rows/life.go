@@ -92,6 +92,7 @@ func (u *unit) replace(r *Row, n *driver.New, now int64) (driver.ID, error) {
 	r.Deadline, r.Metadata = deadline(n.Deadline), encodeMetadata(n.Metadata)
 	a := &driver.Amendment{Priority: &n.Priority, Payload: &n.Payload}
 	u.amend(r, t, a, f, now)
+	u.endHold(r)
 	if u.isDue(r, now) { // its deadline was over
 		r.Wake = now // not when the first task was put, as end says
 		u.fire(r)
@@ -307,7 +308,7 @@ func (u *unit) settle(lease driver.Lease, how *driver.Settlement) (driver.State,
 	t := u.life(r)
 	f := t.Settle(how, u.now, &u.stats)
 	// The key first, so that the task is not shown.
-	blocks := how.HoldsKey(f.State) && u.waitKey(r.Key, life.Plus(u.now, how.Delay))
+	blocks := how.HoldsKey(f.State) && u.waitKey(r.Key, how.Delay, life.Failed(how, driver.ID(r.ID)))
 	u.applyTransition(r, t, f, u.now)
 	if blocks {
 		u.updateKey(r.Key)
@@ -447,7 +448,7 @@ func (u *unit) applyTransition(r *Row, t *life.Task, f life.Transition, now int6
 		next = u.follower(r.Follower, now)
 	}
 	r.Follower = 0
-	lease := r.lease()
+	lease, wasReady := r.lease(), r.State == driver.Ready
 	for _, before := range [...]driver.EventType{f.First, f.Second} {
 		if before != 0 {
 			u.event(before, r, now, lease)
@@ -461,6 +462,9 @@ func (u *unit) applyTransition(r *Row, t *life.Task, f life.Transition, now int6
 		u.forget(r, f.Event, now, lease, outcomeOf(f.Outcome))
 	default:
 		u.move(r, f, now, lease)
+	}
+	if wasReady {
+		u.endHold(r)
 	}
 	if next != nil {
 		u.follow(r, next, f, now)
@@ -504,6 +508,7 @@ func (u *unit) amend(
 			how = left
 		}
 		u.updateFront(r, how, account.Account{})
+		u.endHold(r)
 	}
 	u.event(cmp.Or(f.Event, driver.EventChange), r, now, 0)
 }

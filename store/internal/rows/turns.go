@@ -3,6 +3,7 @@ package rows
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/fairq/fairq/internal/account"
 	"github.com/fairq/fairq/internal/life"
@@ -301,9 +302,18 @@ func (u *unit) changeKey(key string, change func(k *Key)) (changes bool) {
 	return k.IsHeld() != was.IsHeld()
 }
 
-// waitKey makes a key wait until a time, unless it waits longer. Its result is that of changeKey.
-func (u *unit) waitKey(key string, until int64) (changes bool) {
-	return u.changeKey(key, func(k *Key) { k.Hold = max(k.Hold, until) })
+// waitKey makes a key wait, for a failed task or another reason. Its result is that of changeKey.
+func (u *unit) waitKey(key string, d time.Duration, by driver.ID) (changes bool) {
+	return u.changeKey(key, func(k *Key) { k.Begin(life.Plus(u.now, d), u.now, by) })
+}
+
+// endHold ends the wait of a key for a failed task, if it waits for this one.
+func (u *unit) endHold(r *Row) {
+	if u.head.PausedKeys > 0 && u.key(r.Key).By == driver.ID(r.ID) &&
+		u.changeKey(r.Key, func(k *Key) { k.Hold = 0 }) {
+		u.updateKey(r.Key)
+		u.changed = true
+	}
 }
 
 // endWait ends the wait of a key if it is over.

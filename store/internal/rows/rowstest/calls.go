@@ -270,7 +270,8 @@ func (v *views) keys(c rows.Calls) {
 	k := &rows.Key{
 		Key: v.values.of(v.values.keys), Paused: v.chance(2), Limits: v.values.limits(),
 		Wait: life.Wait{
-			Hold: v.values.time(), Full: v.values.time(), Until: v.values.time(),
+			Hold: v.values.time(), By: driver.ID(v.rnd.IntN(3)), Full: v.values.time(),
+			Until: v.values.time(),
 			Waits: v.chance(2),
 		},
 	}
