@@ -83,9 +83,9 @@ func (q *Queue[V]) statOf(key string, c keycount.Count[string]) fairq.KeyStat[st
 // TakesCosts reports whether Options.PriorCost is set: only then may ReportCost be called.
 func (q *Queue[V]) TakesCosts() bool { return q.options.PriorCost > 0 }
 
-// KeepsOrder reports whether Options.MaxInFlightPerKey is 1 and KeepPlace is set, so that the ready
-// tasks of a key and priority are done one after the other in the order of their puts. SetKey can
-// give up that for one key, by a MaxInFlight that is not 1.
+// KeepsOrder reports whether Options.MaxInFlightPerKey is 1 and KeepPlace is set, so that the
+// ready tasks of a key and priority are done one after the other in the order of their puts.
+// SetKey can give up that for one key, by a MaxInFlight that is not 1.
 func (q *Queue[V]) KeepsOrder() bool {
 	return q.options.MaxInFlightPerKey == 1 && q.options.KeepPlace
 }

@@ -262,7 +262,8 @@ func (b *band) leave(l *line) {
 	b.idle[l.key.name] = l.end
 }
 
-// isVoid reports whether the account of a line has no effect any more: it has used no round to come.
+// isVoid reports whether the account of a line has no effect any more, because the line has used
+// no round to come.
 func (b *band) isVoid(end account.Account) bool { return end.Round <= b.now }
 
 // isEmpty reports whether the line has no tasks, and so no turn.

@@ -414,8 +414,8 @@ func (u *unit) needFronts() {
 	}
 }
 
-// changeSettings gives the queue other settings. If these need other rows, it makes the queue write
-// all of them again.
+// changeSettings gives the queue other settings. If these need other rows, it makes the queue
+// write all of them again.
 func (u *unit) changeSettings(wanted driver.Settings) {
 	was, mode, to := u.q.settings, u.q.mode, u.q.store.settings(wanted)
 	to.Fronts = was.Fronts
