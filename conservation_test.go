@@ -25,9 +25,7 @@ func conserve(t *testing.T, seed uint64) {
 	const producers, items, keys = 6, 800, 5
 	var out [producers * items]atomic.Int32 // how often each item came out
 	take := func(item int) { out[item].Add(1) }
-	o := Options[int, int]{
-		Capacity: 2 + int(seed>>3&1)*5, TrackWait: seed%3 == 0, Newcomers: Newcomers(seed & 1),
-	}
+	o := Options[int, int]{Capacity: 2 + int(seed>>3&1)*5, TrackWait: seed%3 == 0}
 	if seed&2 != 0 {
 		o.KeyCapacity = 1 + o.Capacity/4
 	}

@@ -237,9 +237,9 @@ func (q *Queue[K, V]) giveTurn(s *keyState[K], turn uint32, round uint64) {
 // queued, turn is the key's first node without a turn. If the key may have only one turn ahead and
 // has it, enterCost returns 0.
 func (q *Queue[K, V]) enterCost(
-	s *keyState[K], slot, node, turn uint32, join uint64, item *itemKey[K],
+	s *keyState[K], slot, node, turn uint32, item *itemKey[K],
 ) (round uint64) {
-	c, k, cost := &q.costs, q.keys.costs.at(slot), uint64(item.cost)
+	c, k, cost, join := &q.costs, q.keys.costs.at(slot), uint64(item.cost), q.rounds.current+1
 	k.share = c.quantum * uint64(item.weight)
 	q.setLevel(slot, s.len)
 	t := q.turnCosts.at(node)

@@ -217,6 +217,25 @@ func TestAccountsAreForgotten(t *testing.T) {
 	}
 }
 
+// An empty queue remembers few keys, and after many of them none.
+func TestIdleKeysAreForgotten(t *testing.T) {
+	const keys = 10_000
+	q := Queue[int, costly]{Cost: costOf, Quantum: 1}
+	for key := range keys {
+		q.Push(key, costly{cost: 1})
+		q.Pop()
+		require.EqualValues(t, (key+1)%(maxIdle+1), q.keys.count)
+	}
+	for key := range keys {
+		q.Push(key, costly{cost: 1})
+	}
+	for range keys {
+		q.Pop()
+	}
+	require.Zero(t, q.keys.count)
+	require.NoError(t, q.check())
+}
+
 // A wrong cost returns an error that names it, and changes nothing.
 func TestCostOutOfRange(t *testing.T) {
 	o := Options[int, costly]{Cost: costOf, Quantum: 10}
@@ -319,7 +338,6 @@ func TestChangingCostAtRandom(t *testing.T) {
 			key := random.IntN(4)
 			switch n := random.IntN(12); {
 			case n == 0:
-				q.Newcomers = Newcomers(random.IntN(2))
 				q.Cost, q.Quantum, q.SettleCosts = nil, 0, false
 				if random.IntN(2) == 0 {
 					q.SettleCosts = random.IntN(2) == 0

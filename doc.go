@@ -68,8 +68,6 @@
 //     long it takes.
 //   - A limit of running jobs: one key may have all workers at a time. (Package task has
 //     MaxInFlightPerKey.)
-//   - With [ThisRound], while new keys keep joining the same round: a bound on the wait of a key
-//     with a backlog, and on the memory for keys that were served.
 //   - Order between items of different keys beyond the order of the rounds.
 //   - Anything when the program ends: the queue is in memory.
 //

@@ -63,13 +63,10 @@ func driveFair(t *testing.T, data []byte) {
 
 func newFairDriver(t *testing.T, p pricing, mode, size byte) *fairDriver {
 	o := Options[float64, int]{
-		Capacity: 1 + int(size&15), Newcomers: Newcomers(mode & 1), TrackWait: mode&16 != 0,
+		Capacity: 1 + int(size&15), TrackWait: mode&16 != 0, ShareTime: p.share,
 	}
 	if mode&128 != 0 {
 		o.Capacity *= 8
-	}
-	if o.ShareTime = p.share; p.share {
-		o.Newcomers = NextRound
 	}
 	if mode&2 != 0 {
 		o.KeyCapacity = 1 + o.Capacity/2

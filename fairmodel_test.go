@@ -33,9 +33,9 @@ type outcome struct {
 
 func newFairModel(o Options[float64, int], weights map[int]int, p pricing) *fairModel {
 	return &fairModel{
-		o: o, model: newModel(o.Newcomers, weights, p),
-		producers:  newModel(NextRound, weights, pricing{}),
-		keyBlocked: newModel(NextRound, weights, pricing{}),
+		o: o, model: newModel(weights, p),
+		producers:  newModel(weights, pricing{}),
+		keyBlocked: newModel(weights, pricing{}),
 		keyOf:      map[int]int{}, byKey: map[int]Counts{}, done: map[int]outcome{},
 		since: map[int]time.Time{},
 	}
@@ -261,7 +261,7 @@ func (m *fairModel) drain() []int {
 	}
 	m.counts.Drained += uint64(len(items))
 	turns := m.turns
-	m.model = newModel(m.o.Newcomers, m.weights, m.pricing)
+	m.model = newModel(m.weights, m.pricing)
 	if s, ok := turns.(*shared); ok {
 		s.drain()
 		m.turns = s
@@ -279,8 +279,8 @@ func (m *fairModel) close() {
 	for _, call := range m.waiting() {
 		m.done[call] = outcome{err: ErrClosed}
 	}
-	m.producers, m.keyBlocked, m.consumers, m.closed = newModel(NextRound, m.weights, pricing{}),
-		newModel(NextRound, m.weights, pricing{}), nil, true
+	m.producers, m.keyBlocked, m.consumers, m.closed = newModel(m.weights, pricing{}),
+		newModel(m.weights, pricing{}), nil, true
 }
 
 // stats returns the expected results of Stats and KeyStats.

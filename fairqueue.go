@@ -134,7 +134,7 @@ func New[K comparable, V any](key func(V) K, options *Options[K, V]) *FairQueue[
 	q.counter = keycount.New[K](o.CountKeys)
 	q.waiterPool.New = func() any { return &waiter[K, V]{ready: make(chan struct{}, 1)} }
 	q.needsClock = o.TrackWait || o.CountKeys > 0
-	q.passesOn = o.Newcomers == NextRound && o.Quantum == 0 && !q.needsClock && !o.ShareTime
+	q.passesOn = o.Quantum == 0 && !q.needsClock && !o.ShareTime
 	q.setFastLimitLocked()
 	q.queue.configure(&o, q.epoch)
 	return q

@@ -49,11 +49,6 @@ func TestOrder(t *testing.T) {
 		{"by arrival, not by key", options{}, "A1 A2 B3 B4 C5 / A1 B3 C5 A2 B4"},
 		{"by arrival in the second round too", options{}, "A1 B2 B3 A4 / A1 B2 B3 A4"},
 		{"newcomers wait for the next round", options{}, "A1 A2 A3 / A1 / B4 B5 / A2 B4 A3 B5"},
-		{
-			"newcomers join this round",
-			options{Newcomers: fairq.ThisRound},
-			"A1 A2 A3 / A1 / B4 B5 / B4 A2 B5 A3",
-		},
 		{"weights", options{Weight: weights}, "A1 A2 A3 A4 B5 B6 / A1 A2 B5 A3 A4 B6"},
 		{
 			"evict the heaviest",
@@ -108,9 +103,8 @@ func TestNewPanics(t *testing.T) {
 		"Options.KeyCapacity is 11; the limits are 0 and Options.Capacity, 10": {
 			Capacity: 10, KeyCapacity: 11,
 		},
-		"Options.WhenFull is 4; the limits are Reject, 0, and EvictOldest, 3":    {WhenFull: 4},
-		"Options.CountKeys is -1; the limits are 0 and MaxLen, 536870912":        {CountKeys: -1},
-		"Options.Newcomers is -1; the limits are NextRound, 0, and ThisRound, 1": {Newcomers: -1},
+		"Options.WhenFull is 4; the limits are Reject, 0, and EvictOldest, 3": {WhenFull: 4},
+		"Options.CountKeys is -1; the limits are 0 and MaxLen, 536870912":     {CountKeys: -1},
 		"Options.WhenFull is RejectOverShare and Options.Capacity is unlimited": {
 			WhenFull: fairq.RejectOverShare, Capacity: fairq.Unbounded,
 		},
@@ -134,10 +128,7 @@ func TestNewPanics(t *testing.T) {
 		"Options.SettleCosts is true; without Cost it must be false, because nothing is declared": {
 			SettleCosts: true,
 		},
-		"Options.ShareTime is true, so there are no costs and no rounds": {
-			ShareTime: true, Newcomers: fairq.ThisRound,
-		},
-		"Cost must be nil, SettleCosts false, Quantum 0": {
+		"Options.ShareTime is true, so there are no costs: Cost must be nil, SettleCosts false, and": {
 			ShareTime: true, Quantum: 1,
 		},
 		"Options.OnEvict is set; with WhenFull Reject it must be nil": {OnEvict: evict},

@@ -1,11 +1,10 @@
 package fairq
 
 // Idle keys have no items, but stay in the table. A key that has used some of the rounds to come
-// must not gain by pushing its next item only when its last one has left. Under ThisRound a key
-// that was served in the current round must not join it again. ShareTime
-// finds keys faster in the table. If there are many idle keys, each call
-// forgets some, by a hand that goes round the table (Corbató's clock, 1968): so a key that comes
-// and goes costs no more than a key that stays.
+// must not gain by pushing its next item only when its last one has left. ShareTime finds keys
+// faster in the table. If there are many idle keys, each call forgets some, by a hand that goes
+// round the table (Corbató's clock, 1968): so a key that comes and goes costs no more than a key
+// that stays.
 
 const (
 	idleShare = 3      // for each active key, this number of idle ones may stay
@@ -13,13 +12,8 @@ const (
 	handSpan  = 4      // buckets that a call looks at: one or two keys, two while the table grows
 )
 
-// isNeeded reports whether a key was served in the current round, or has used some of its share of
-// this or of later rounds.
-func (q *Queue[K, V]) isNeeded(s *keyState[K]) bool {
-	return s.round > q.rounds.current ||
-		q.rounds.open && (s.servedRound == q.rounds.current ||
-			q.costs.areOn() && s.round == q.rounds.current)
-}
+// isNeeded reports whether a key has used some of its share of a round that is not over.
+func (q *Queue[K, V]) isNeeded(s *keyState[K]) bool { return s.round >= q.earliest() }
 
 // hasManyIdle reports whether there are more idle keys than may stay.
 func (q *Queue[K, V]) hasManyIdle() bool {
@@ -79,10 +73,7 @@ func (q *Queue[K, V]) forgetIdle() {
 // idle keys have used. So the queue moves on to the round in which their accounts are void.
 func (q *Queue[K, V]) forgetAccounts() {
 	if q.hasManyIdle() {
-		// A round that new keys keep joining would never end, and a queue that is drained again and
-		// again would never free its memory. So the round ends here.
-		q.rounds.open = false
-		q.keys = keyTable[K]{}
+		q.keys = keyTable[K]{} // else an empty queue would keep the memory
 	}
 	if q.reach > q.rounds.current {
 		q.rounds.moveTo(q.reach)

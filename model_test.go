@@ -30,7 +30,6 @@ type turns interface {
 	Left() int
 	Future() [][]int
 	Rounds(key int) int // until the last turn of a key
-	setThisRound(bool)
 }
 
 // counted are turns without costs, and paid are those with costs.
@@ -41,10 +40,8 @@ type (
 
 func (c counted) push(key, weight, _ int) { c.Push(key, weight) }
 func (c counted) remove(key, _ int)       { c.RemoveLast(key) }
-func (c counted) setThisRound(this bool)  { c.ThisRound = this }
 func (p paid) push(key, weight, cost int) { p.Push(key, weight, cost) }
 func (p paid) remove(key, i int)          { p.Remove(key, i) }
-func (p paid) setThisRound(this bool)     { p.ThisRound = this }
 
 func (c counted) Rounds(key int) (n int) {
 	for round, keys := range c.Future() {
@@ -125,7 +122,7 @@ func numberOf(key float64) int {
 	return int(key)
 }
 
-func newModel(newcomers Newcomers, weights map[int]int, p pricing) *model {
+func newModel(weights map[int]int, p pricing) *model {
 	m := &model{
 		weights: weights, pricing: p, keys: map[int][]int{}, levels: map[int][2]int{},
 	}
@@ -136,7 +133,6 @@ func newModel(newcomers Newcomers, weights map[int]int, p pricing) *model {
 	if p.share {
 		m.turns = &shared{keys: map[int]*sharer{}}
 	}
-	m.turns.setThisRound(newcomers == ThisRound)
 	return m
 }
 

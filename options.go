@@ -26,9 +26,6 @@ type Options[K comparable, V any] struct {
 	// key at its KeyCapacity is always refused.
 	WhenFull WhenFull
 
-	// Newcomers decides which round a key without items joins.
-	Newcomers Newcomers
-
 	// Weight returns the number of items of a key in a round: 1 to [MaxWeight]. With any other
 	// number the push fails with [ErrWeight]. nil means 1 for every key. Each push calls it, a batch
 	// once for a run of one key, without the lock held, so calls may overlap.
@@ -74,10 +71,9 @@ type Options[K comparable, V any] struct {
 	// time in which items were queued. docs/design.md has the rule and its bounds for permits: read
 	// an item in hand for a held permit, and the number of consumers for the limit.
 	//
-	// Costs, a Quantum and ThisRound are errors with ShareTime. There are no rounds: Position,
-	// Upcoming and Drain give the order in which items leave if no item in hand ends, with 1 for a
-	// round, and take O(keys) more. The reach of a backlog is its items for the key's weight,
-	// rounded up.
+	// Costs and a Quantum are errors with ShareTime. There are no rounds: Position, Upcoming and
+	// Drain give the order in which items leave if no item in hand ends, with 1 for a round, and
+	// take O(keys) more. The reach of a backlog is its items for the key's weight, rounded up.
 	ShareTime bool
 
 	// OnEvict gets each evicted item, after the lock is released, in the goroutine of the push that
@@ -150,20 +146,6 @@ func (w WhenFull) String() string {
 	return fmt.Sprintf("WhenFull(%d)", int(w))
 }
 
-// Newcomers decides which round a key without items joins.
-type Newcomers int
-
-const (
-	// NextRound makes newcomers wait for the next round.
-	NextRound Newcomers = iota
-
-	// ThisRound lets a key that was not served in the current round join its end. New keys are
-	// served sooner, but a round has no bound then: while new keys keep coming, the keys with a
-	// backlog wait. The queue remembers the keys served in the current round, even without items,
-	// until the next one begins; an empty queue remembers at most 64.
-	ThisRound
-)
-
 // Validate returns an error if a field is out of range or contradicts another one. The error names
 // the field, its value and the limit. Programs whose options come from their users call Validate,
 // because New panics.
@@ -188,10 +170,6 @@ func (o *Options[K, V]) complete() error {
 	case o.CountKeys < 0 || o.CountKeys > MaxLen:
 		return fmt.Errorf("fairq: Options.CountKeys is %d; the limits are 0 and MaxLen, %d",
 			o.CountKeys, MaxLen)
-	case o.Newcomers < NextRound || o.Newcomers > ThisRound:
-		return fmt.Errorf("fairq: Options.Newcomers is %d; the limits are "+
-			"NextRound, %d, and ThisRound, %d",
-			o.Newcomers, NextRound, ThisRound)
 	case o.WhenFull != Reject && o.Capacity == MaxLen:
 		return fmt.Errorf("fairq: Options.WhenFull is %v and Options.Capacity is unlimited, so "+
 			"the queue is never full",
@@ -205,10 +183,9 @@ func (o *Options[K, V]) complete() error {
 			"nothing is ever evicted",
 			o.WhenFull)
 	}
-	hasCosts := o.Cost != nil || o.SettleCosts || o.Quantum != 0
-	if o.ShareTime && (hasCosts || o.Newcomers != NextRound) {
-		return errors.New("fairq: Options.ShareTime is true, so there are no costs and no rounds: " +
-			"Cost must be nil, SettleCosts false, Quantum 0, and Newcomers NextRound")
+	if o.ShareTime && (o.Cost != nil || o.SettleCosts || o.Quantum != 0) {
+		return errors.New("fairq: Options.ShareTime is true, so there are no costs: " +
+			"Cost must be nil, SettleCosts false, and Quantum 0")
 	}
 	return validateCosts("Options", o.Cost != nil, o.SettleCosts, o.Quantum)
 }

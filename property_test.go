@@ -51,7 +51,7 @@ func newHistory(seed uint64, weighted bool) *history {
 		weights[key] = h.weight[key]
 	}
 	h.q.Weight = func(key int) int { return h.weight[key] }
-	h.m = newModel(NextRound, weights, pricing{})
+	h.m = newModel(weights, pricing{})
 	return h
 }
 
@@ -250,14 +250,13 @@ func TestFloodGivesWay(t *testing.T) {
 	}
 }
 
-// Weights may change from push to push, and Newcomers at any time.
+// Weights may change from push to push.
 func TestChangingWeights(t *testing.T) {
 	for seed := range uint64(100) {
 		random := rand.New(rand.NewPCG(seed, 5))
 		q := Queue[int, int]{Weight: func(int) int { return 1 + random.IntN(4) }}
 		var tickets []Ticket
 		for i := range 300 {
-			q.Newcomers = Newcomers(random.IntN(2))
 			switch random.IntN(5) {
 			case 0:
 				q.Pop()

@@ -20,9 +20,6 @@ const MaxWeight = 1000
 //
 // All methods are O(1) unless they say otherwise. A Queue must not be copied after its first use.
 type Queue[K comparable, V any] struct {
-	// Newcomers decides which round a key without items joins. A change affects later pushes.
-	Newcomers Newcomers
-
 	// Weight, if not nil, returns the number of items of a key in a round, 1 to [MaxWeight]; nil
 	// means 1 for all. Each push calls it, and panics if the weight is out of range.
 	Weight func(K) int
@@ -95,7 +92,6 @@ type keyState[K comparable] struct {
 	lastTurn     uint32 // node of the last turn; it differs from newest only if items have moved up
 	len          uint32
 	usage
-	servedRound uint64 // the round in which the key was served last; 0 if it was not
 }
 
 // usage is a key's account as of its last turn, see package account. Without costs each turn costs
@@ -150,7 +146,6 @@ type Ticket struct {
 // configure sets up the queue of a FairQueue, which must not have been used. The times of waits
 // and of ShareTime count from the epoch.
 func (q *Queue[K, V]) configure(o *Options[K, V], epoch time.Time) {
-	q.Newcomers = o.Newcomers
 	q.Cost, q.Quantum, q.SettleCosts = o.Cost, o.Quantum, o.SettleCosts
 	if o.TrackWait {
 		q.waitTimes = new(waitTimes)
@@ -167,8 +162,8 @@ func (q *Queue[K, V]) configure(o *Options[K, V], epoch time.Time) {
 func (q *Queue[K, V]) takeAll() (all Queue[K, V]) {
 	all = *q
 	*q = Queue[K, V]{
-		Newcomers: all.Newcomers, Weight: all.Weight, Cost: all.Cost, Quantum: all.Quantum,
-		SettleCosts: all.SettleCosts, issued: all.issued, shares: all.shares,
+		Weight: all.Weight, Cost: all.Cost, Quantum: all.Quantum, SettleCosts: all.SettleCosts,
+		issued: all.issued, shares: all.shares,
 	}
 	q.beginCosts()
 	q.costs.served = all.costs.served
@@ -284,20 +279,14 @@ func (q *Queue[K, V]) pushTo(at keyRef[K], k *itemKey[K], value V) (node uint32)
 		return node
 	}
 
-	// A new turn can join the next round, or under ThisRound the current one if the key was not
-	// served in it.
-	join := q.rounds.current + 1
-	if q.Newcomers == ThisRound && q.rounds.open && s.servedRound != q.rounds.current {
-		join--
-	}
-	round := join
+	round := q.rounds.current + 1 // the first that can get a new turn
 	switch {
 	case q.costs.areOn():
-		if round = q.enterCost(s, slot, node, turn, join, k); round == 0 {
+		if round = q.enterCost(s, slot, node, turn, k); round == 0 {
 			return node // the key has its one turn ahead
 		}
-	case s.round < join:
-		s.turnsBefore, s.round, s.used = uint16(s.used), join, 1
+	case s.round < round:
+		s.turnsBefore, s.round, s.used = uint16(s.used), round, 1
 		l.key |= firstOfRound
 	case s.used < uint32(k.weight):
 		round = s.round
@@ -308,16 +297,11 @@ func (q *Queue[K, V]) pushTo(at keyRef[K], k *itemKey[K], value V) (node uint32)
 		l.key |= firstOfRound
 	}
 	s.lastTurn = turn
-	var tail *ring
-	switch {
-	case round == q.rounds.current:
-		tail = q.ring(round)
-	case q.costs.areOn() || round > q.rounds.last:
-		tail = q.rounds.add(round)
-	default:
-		tail = q.rounds.later(round)
+	if q.costs.areOn() || round > q.rounds.last {
+		q.appendTurn(q.rounds.add(round), turn, l)
+	} else {
+		q.appendTurn(q.rounds.later(round), turn, l)
 	}
-	q.appendTurn(tail, turn, l)
 	return node
 }
 
@@ -379,7 +363,6 @@ func (q *Queue[K, V]) pop() (value V) {
 	}
 	slot := l.key & keyMask
 	s := q.keys.at(slot)
-	s.servedRound = q.rounds.current
 	node := turn
 	if s.oldest != turn { // rare; takeValue(turn) need not wait until s is read
 		node = s.oldest
@@ -487,9 +470,10 @@ func (q *Queue[K, V]) takeValue(node uint32) (value V) {
 	return value
 }
 
-// deactivate forgets a key without items, or makes it idle.
+// deactivate forgets a key without items, or makes it idle. Without costs it has used no round to
+// come: its last turn was in the current round, or has been given up.
 func (q *Queue[K, V]) deactivate(s *keyState[K], slot uint32) {
-	if q.costs.areOn() || s.round > q.rounds.current || q.Newcomers == ThisRound && q.isNeeded(s) {
+	if q.costs.areOn() {
 		q.rest(s)
 	} else {
 		q.active--

@@ -18,7 +18,6 @@ type driver struct {
 	q       Queue[float64, int]
 	m       *model
 	nan     bool // key 0 is NaN
-	changes bool // Newcomers does; not with costs of 1, for with costs keys are remembered longer
 	tickets map[int]Ticket
 	earlier Queue[float64, int] // the outline of an earlier state
 	live    []int               // the items whose tickets have not been used
@@ -33,11 +32,8 @@ func drive(t testing.TB, data []byte) {
 	}
 	p, data := pricings[int(data[0])%len(pricings)], data[1:]
 	mode, keys := data[0], 2+int(data[0]>>4)
-	d := &driver{
-		TB: t, nan: mode&4 != 0, changes: mode&8 != 0 && p.maxCost != 1,
-		tickets: map[int]Ticket{}, next: 1,
-	}
-	newcomers, weights := Newcomers(mode&1), map[int]int{}
+	d := &driver{TB: t, nan: mode&4 != 0, tickets: map[int]Ticket{}, next: 1}
+	weights := map[int]int{}
 	if mode&2 != 0 {
 		for k := range keys {
 			weights[k] = 1 + k%3
@@ -51,7 +47,7 @@ func drive(t testing.TB, data []byte) {
 	if mode&8 != 0 {
 		d.q.rounds.begin(1<<32 - 2)
 	}
-	d.m, d.q.Newcomers = newModel(newcomers, weights, p), newcomers
+	d.m = newModel(weights, p)
 	p.configure(&d.q)
 	for i, b := range data[1:] {
 		key, repeat := int(b>>3)%keys, 1
@@ -143,9 +139,6 @@ func (d *driver) step(op byte, arg, key int) {
 		k, v, ok := evict()
 		require.True(d, !ok || heaviest[numberOf(k)])
 		d.removed(victim, d.m.remove(victim), v, ok)
-	case op == 7 && d.changes:
-		d.q.Newcomers = ThisRound - d.q.Newcomers
-		d.m.turns.setThisRound(d.q.Newcomers == ThisRound)
 	}
 }
 
@@ -214,7 +207,7 @@ func TestQueueAgainstModel(t *testing.T) {
 func TestReadersAtOnce(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 7))
-		q := Queue[int, int]{Newcomers: Newcomers(seed & 1)}
+		q := Queue[int, int]{}
 		if seed&4 != 0 {
 			q.Cost, q.Quantum, q.SettleCosts = func(item int) int64 { return int64(1 + item) }, 9,
 				seed&2 != 0
@@ -240,41 +233,6 @@ func TestReadersAtOnce(t *testing.T) {
 				ticket = q.Add(random.IntN(3), i)
 			}
 		}
-	}
-}
-
-// Under ThisRound, keys served in a round are remembered until it is over, and then forgotten.
-func TestIdleKeysAreForgotten(t *testing.T) {
-	const keys = 10_000
-	q := Queue[int, int]{Newcomers: ThisRound}
-	for key := range keys {
-		q.Push(key, 0)
-		q.Pop()
-		q.Remove(q.Add(key, 1))
-		require.EqualValues(t, (key+1)%(maxIdle+1), q.keys.count, "an empty queue remembers few")
-	}
-
-	for _, drained := range []bool{true, false} {
-		q := Queue[int, int]{Newcomers: ThisRound}
-		q.Push(-1, 0)
-		q.Push(-1, 1)
-		q.Pop()
-		for key := range keys {
-			q.Push(key, 0)
-			q.Pop()
-		}
-		require.EqualValues(t, keys+1, q.keys.count, "these all joined the same round")
-		if drained {
-			q.Pop()
-			require.Zero(t, q.keys.count)
-		} else {
-			for range keys {
-				q.Push(-1, 0)
-				q.Pop() // begins another round
-			}
-			require.LessOrEqual(t, q.keys.count, uint32(maxIdle+1+idleShare))
-		}
-		require.NoError(t, q.check())
 	}
 }
 
@@ -304,6 +262,7 @@ func FuzzQueue(f *testing.F) {
 	f.Add([]byte{0, 0x00, 2, 2, 2, 10, 4, 4, 6})
 	f.Add([]byte{3, 0x31, 2, 10, 2, 4, 4, 18, 4, 4, 7})
 	f.Add([]byte{4, 0x53, 2, 2, 2, 2, 2, 10, 10, 6, 30, 62, 4, 4, 4, 255, 7})
+	f.Add([]byte{8, 0x00, 0, 0, 4, 5, 0, 8, 0, 4, 0, 7, 5, 0, 0, 8, 13, 245, 8})
 	f.Fuzz(drive2)
 }
 

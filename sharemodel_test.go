@@ -127,5 +127,4 @@ func (s *shared) Rounds(key int) int {
 	return (len(k.came) + k.weight - 1) / k.weight
 }
 
-func (s *shared) Left() int         { return 0 }
-func (s *shared) setThisRound(bool) {}
+func (s *shared) Left() int { return 0 }

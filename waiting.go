@@ -283,8 +283,7 @@ func (q *FairQueue[K, V]) handOverLocked(d *deferred[K, V]) {
 // passOnAndUnlock gives an item to the first waiting consumer without queueing it, and releases
 // the lock. Queueing it would have the same result: the queue is empty, so it has room for any
 // key, no producer waits, and the item would be the next one. That is false if an item leaves a
-// trace: a key that was served in this round, a cost, a time, a count by key. Then passesOn is
-// false.
+// trace: a cost, a time, a count by key. Then passesOn is false.
 func (q *FairQueue[K, V]) passOnAndUnlock(item V) {
 	q.counts.Pushed++
 	q.counts.Popped++

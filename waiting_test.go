@@ -284,7 +284,8 @@ func TestEvictOldestOfNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var evicted string
 		q := fairq.New(letter, &options{
-			Capacity: 2, KeyCapacity: 1, WhenFull: fairq.EvictOldest, Newcomers: fairq.ThisRound,
+			Capacity: 2, KeyCapacity: 1, WhenFull: fairq.EvictOldest,
+			Quantum: 1, Cost: func(string) int64 { return 1 }, // so it is remembered
 			OnEvict: func(_, item string) { evicted += item },
 		})
 		require.NoError(t, q.Push("B1"))

@@ -287,9 +287,6 @@ func (o *Options[V]) complete() (*workerSettings, error) {
 	case o.Policy.InOrder && o.Queue.MaxInFlightPerKey > 1:
 		return nil, invalid("Options.Queue.MaxInFlightPerKey is %d; it must be 0 or 1, with "+
 			"Options.Policy.InOrder", o.Queue.MaxInFlightPerKey)
-	case o.Policy.InOrder && o.Queue.BurstPerKey > 0:
-		return nil, invalid("Options.Queue.BurstPerKey is %d; it must be 0, with "+
-			"Options.Policy.InOrder", o.Queue.BurstPerKey)
 	case o.Prefetch > task.MaxBatch:
 		return nil, invalid("Options.Prefetch is %d; the limit is %d", o.Prefetch, task.MaxBatch)
 	case o.Delay < 0 || o.Delay > task.MaxDuration:

@@ -37,8 +37,7 @@
 //   - A key that is at its limit (Options.MaxInFlightPerKey), is paused, or waits (HoldKey,
 //     Options.KeyRate), is passed over, at no cost for the others. As soon as it can be served it
 //     is first, if it has missed a turn; it never gets back more than one, or with a weight more
-//     than those of a round. With Options.BurstPerKey a key at its limit is served if no other
-//     can be.
+//     than those of a round.
 //   - One consumer at a time holds a task, while its lease lasts. An expired lease is lost for
 //     good, even if no consumer has taken the task since. A lost lease can change nothing.
 //   - Nothing is lost: a task leaves the queue when it is acked, discarded, deleted, evicted (and

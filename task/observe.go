@@ -83,29 +83,29 @@ func (q *Queue[V]) statOf(key string, c keycount.Count[string]) fairq.KeyStat[st
 // TakesCosts reports whether Options.PriorCost is set: only then may ReportCost be called.
 func (q *Queue[V]) TakesCosts() bool { return q.options.PriorCost > 0 }
 
-// KeepsOrder reports whether Options.MaxInFlightPerKey is 1, without a burst, and KeepPlace is
-// set, so that the ready tasks of a key and priority are done one after the other in the order of
-// their puts. SetKey can give up that for one key, by a MaxInFlight that is not 1, or a Burst.
+// KeepsOrder reports whether Options.MaxInFlightPerKey is 1 and KeepPlace is set, so that the
+// ready tasks of a key and priority are done one after the other in the order of their puts.
+// SetKey can give up that for one key, by a MaxInFlight that is not 1.
 func (q *Queue[V]) KeepsOrder() bool {
-	return q.options.MaxInFlightPerKey == 1 && q.options.BurstPerKey == 0 && q.options.KeepPlace
+	return q.options.MaxInFlightPerKey == 1 && q.options.KeepPlace
 }
 
 // MaxInFlight returns how many tasks of a key can be taken at the same time: the limit of the key,
-// see SetKey, or else Options.MaxInFlightPerKey, and the burst; [fairq.MaxLen] without a limit. It
-// is a call of LimitedKeys, if keys may have limits of their own.
+// see SetKey, or else Options.MaxInFlightPerKey; [fairq.MaxLen] without a limit. It is a call of
+// LimitedKeys, if keys may have limits of their own.
 func (q *Queue[V]) MaxInFlight(ctx context.Context, key string) (int, error) {
-	limit, burst := q.options.MaxInFlightPerKey, q.options.BurstPerKey
+	limit := q.options.MaxInFlightPerKey
 	if limit == 0 && q.options.KeyRate == (Rate{}) {
 		return fairq.MaxLen, nil
 	}
 	own, err := q.LimitedKeys(ctx, key, 1)
 	if len(own) > 0 && own[0].Key == key {
-		limit, burst = cmp.Or(own[0].MaxInFlight, limit), max(0, cmp.Or(own[0].Burst, burst))
+		limit = cmp.Or(own[0].MaxInFlight, limit)
 	}
 	if limit <= 0 {
 		return fairq.MaxLen, err
 	}
-	return limit + burst, err
+	return limit, err
 }
 
 // ReportCost reports the true cost of a task of a key, in units, to a queue that learns costs: see

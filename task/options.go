@@ -54,9 +54,6 @@ type Options[V any] struct {
 	// OnExpire and did not notice in a transaction that the caller commits (WithTx).
 	OnExpire func(*Task[V])
 
-	// Newcomers decides which round a key without ready tasks joins. (Queue-wide.)
-	Newcomers fairq.Newcomers
-
 	// Weight returns the number of tasks of a key in a round, 1 to [fairq.MaxWeight]; nil means 1
 	// for all. Each Put calls it; a change affects tasks that become ready later. See also
 	// [Queue.SetKey].
@@ -84,12 +81,6 @@ type Options[V any] struct {
 	// Take, may wait for itself, because its own task fills the limit. Only pool.Pool.Do notices
 	// that; a context with a timeout ends it.
 	MaxInFlightPerKey int
-
-	// BurstPerKey is how many more tasks of a key may be taken while takers would be idle otherwise:
-	// a taker that finds no task of a key within its MaxInFlightPerKey looks once more, in the same
-	// order, among the keys with fewer tasks taken than both numbers together. What a burst has taken
-	// is not taken back. (Queue-wide.)
-	BurstPerKey int
 
 	// KeyRate limits the attempts of each key, and Rate the attempts of all keys together. The zero
 	// Rate is no limit. (Queue-wide.) A key without a token waits until it gets one, as with HoldKey,
@@ -282,7 +273,6 @@ func (o *Options[V]) complete() error {
 		{"KeyCapacity", o.KeyCapacity},
 		{"CountKeys", o.CountKeys},
 		{"MaxInFlightPerKey", o.MaxInFlightPerKey},
-		{"BurstPerKey", o.BurstPerKey},
 		{"MaxAttempts", o.MaxAttempts},
 	} {
 		if f.value < 0 || f.value > fairq.MaxLen {
@@ -324,10 +314,6 @@ func (o *Options[V]) complete() error {
 	case o.PriorCost > 0 && (o.KeyRate != Rate{} || o.Rate != Rate{}):
 		return invalid("Options.PriorCost", o.PriorCost,
 			"0 with a Rate or KeyRate, because an attempt takes its tokens before its cost is known")
-	case o.BurstPerKey > 0 && o.MaxInFlightPerKey == 0:
-		return invalid("Options.BurstPerKey", o.BurstPerKey, "0 without a MaxInFlightPerKey")
-	case o.Newcomers < 0 || o.Newcomers > fairq.ThisRound:
-		return invalid("Options.Newcomers", o.Newcomers, "fairq.NextRound or fairq.ThisRound")
 	case o.WhenFull != fairq.Reject && o.Capacity == 0:
 		return invalid("Options.Capacity", 0,
 			"set unless WhenFull is Reject, because a queue without limit is never full")
@@ -365,10 +351,8 @@ func (o *Options[V]) settings() driver.Settings {
 		KeyCapacity:       o.KeyCapacity,
 		CountOnlyWaiting:  o.CountOnlyWaiting,
 		WhenFull:          o.WhenFull,
-		Newcomers:         o.Newcomers,
 		Quantum:           o.Quantum,
 		MaxInFlightPerKey: o.MaxInFlightPerKey,
-		BurstPerKey:       o.BurstPerKey,
 		KeyRate:           driver.Rate(o.KeyRate),
 		Rate:              driver.Rate(o.Rate),
 		KeepPlace:         o.KeepPlace,
@@ -516,9 +500,6 @@ func (o *Options[V]) limits(l KeyLimits) (driver.KeyLimits, error) {
 	case l.MaxInFlight > fairq.MaxLen:
 		return driver.KeyLimits{}, invalid("KeyLimits.MaxInFlight", l.MaxInFlight,
 			fmt.Sprintf("%d at most, or negative for no limit", fairq.MaxLen))
-	case l.Burst > fairq.MaxLen:
-		return driver.KeyLimits{}, invalid("KeyLimits.Burst", l.Burst,
-			fmt.Sprintf("%d at most, or negative for none", fairq.MaxLen))
 	case l.Rate.Limit < 0 && l.Rate.Burst != 0:
 		return driver.KeyLimits{}, invalid("KeyLimits.Rate.Burst", l.Rate.Burst,
 			"0 if Rate.Limit is negative")
@@ -535,8 +516,7 @@ func (o *Options[V]) limits(l KeyLimits) (driver.KeyLimits, error) {
 			"0 with a PriorCost, because an attempt takes its tokens before its cost is known")
 	}
 	return driver.KeyLimits{
-		Weight: l.Weight, MaxInFlight: max(l.MaxInFlight, -1), Burst: max(l.Burst, -1),
-		Rate: driver.Rate(l.Rate),
+		Weight: l.Weight, MaxInFlight: max(l.MaxInFlight, -1), Rate: driver.Rate(l.Rate),
 	}, nil
 }
 

@@ -32,7 +32,6 @@ func TestBadOptions(t *testing.T) {
 		"Options.Retention":               {Retention: -1},
 		"Options.Grace":                   {Grace: task.MaxDuration + 1},
 		"Options.WhenFull":                {WhenFull: 7},
-		"Options.Newcomers":               {Newcomers: -1},
 		"Options.Quantum is -1":           {Quantum: -1},
 		"Options.Quantum is 4194305":      {Quantum: fairq.MaxQuantum + 1},
 		"Options.PriorCost is -1":         {Quantum: 1, PriorCost: -1},

@@ -379,7 +379,7 @@ func (q *Queue[V]) LimitedKeys(ctx context.Context, from string, n int) ([]Limit
 	found, err := q.backend.LimitedKeys(ctx, from, cmp.Or(n, 100))
 	keys := make([]LimitedKey, len(found))
 	for i, k := range found {
-		keys[i] = LimitedKey{k.Key, KeyLimits{k.Weight, k.MaxInFlight, k.Burst, Rate(k.Rate)}}
+		keys[i] = LimitedKey{k.Key, KeyLimits{k.Weight, k.MaxInFlight, Rate(k.Rate)}}
 	}
 	return keys, err
 }

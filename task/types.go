@@ -59,7 +59,6 @@ type Rate struct {
 type KeyLimits struct {
 	Weight      int  // instead of Options.Weight, up to fairq.MaxWeight
 	MaxInFlight int  // instead of Options.MaxInFlightPerKey; negative means no limit
-	Burst       int  // instead of Options.BurstPerKey; negative means none
 	Rate        Rate // instead of Options.KeyRate; a negative Limit means no limit
 }
 

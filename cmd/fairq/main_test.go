@@ -17,7 +17,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/internal/pgtest"
 	"github.com/fairq/fairq/store/postgres"
 	"github.com/fairq/fairq/store/sqlite"
@@ -51,7 +50,7 @@ type outcome struct {
 // stillOptions differ from the defaults, so that the command must read them.
 var stillOptions = task.Options[job]{
 	Capacity: 100, KeyCapacity: 50,
-	MaxInFlightPerKey: 3, Newcomers: fairq.ThisRound, Quantum: 10, Format: "job",
+	MaxInFlightPerKey: 3, Quantum: 10, Format: "job",
 }
 
 // work puts tasks into the queue "still" and leaves them alone, and puts and works on those of the

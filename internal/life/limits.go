@@ -33,43 +33,6 @@ func MaxInFlight(s *driver.Settings, own *driver.KeyLimits) int {
 	return limit
 }
 
-// Slots returns how many more tasks of a key may be taken within its limit, less than 0 if the
-// limit was higher, and how many beyond that in a burst.
-func Slots(s *driver.Settings, own *driver.KeyLimits, taken int) (within, burst int) {
-	most := MaxInFlight(s, own)
-	if most == math.MaxInt {
-		return most, 0
-	}
-	burst = s.BurstPerKey
-	if own != nil && own.Burst != 0 {
-		burst = max(0, own.Burst)
-	}
-	return most - taken, burst
-}
-
-// Access says which takers get the tasks of a key.
-type Access uint8
-
-// Takers look for a task of a key that is Within its limit first. If there is none for their
-// filter, they look once more, for one of a key that may Burst.
-const (
-	Within Access = iota
-	Burst
-	Blocked
-)
-
-// AccessOf returns the access to a key with such Slots. isHeld is true if the key is paused or
-// waits.
-func AccessOf(within, burst int, isHeld bool) Access {
-	switch {
-	case isHeld || within+burst <= 0:
-		return Blocked
-	case within <= 0:
-		return Burst
-	}
-	return Within
-}
-
 // KeyRate returns the rate of a key, the zero Rate without a limit.
 func KeyRate(s *driver.Settings, own *driver.KeyLimits) driver.Rate {
 	switch {

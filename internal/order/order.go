@@ -11,7 +11,7 @@
 // Now is the round being served: the greatest round with a used turn.
 //
 //	event                             | the line after it
-//	a first task becomes ready        | has a turn after its account, in now + 1 or later: see First
+//	a first task becomes ready        | has a turn after its account, in now + 1 or later
 //	another task becomes ready        | has the same turn; the first task by place uses it
 //	its turn is used                  | has paid the cost; its next turn is in the same round while
 //	                                  | the share lasts: see Used
@@ -25,8 +25,7 @@
 //	a task comes back otherwise,      | is as after any task that becomes ready
 //	or with another priority          |
 //	its key is paused, waits or is    | has the same turn, which is passed over. When the key may go
-//	at its limit                      | on, it is first if that round has been served. Within the
-//	                                  | burst it uses its turn if no key within its limit has a task
+//	at its limit                      | on, it is first if that round has been served
 //	its key gets another weight       | has the same turn, and after its use the new share
 //	a taker asks for a kind           | the first task of that kind by place uses the turn
 //	a task becomes ready as the only  | all accounts of its priority are void: now moves on to the
@@ -45,16 +44,6 @@ import (
 	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/task/driver"
 )
-
-// First returns the turn of a line that has none. end is its account after its last used turn, and
-// served the round of that turn. Newcomers join the round after now; if joins is set, they join
-// the current one, unless they were served in it.
-func First(end account.Account, served, now uint64, joins bool, share uint64) account.Account {
-	if joins && now > 0 && served < now {
-		return end.Next(now, share)
-	}
-	return end.Next(now+1, share)
-}
 
 // Used returns the account of a line after it has used a turn for a task of that cost, and its
 // next turn. now is the round being served after that use. If the share has become less than the
@@ -93,13 +82,13 @@ type Task[T any] struct {
 
 // Key has the limits of a key, or of a queue.
 type Key struct {
-	Slots, Burst int // how many more tasks it may have in flight: see life.Slots
-	Rate         driver.Rate
-	Wait         life.Wait
+	Slots int // how many more tasks it may have in flight
+	Rate  driver.Rate
+	Wait  life.Wait
 }
 
-// Access returns the access to the key.
-func (k *Key) Access() life.Access { return life.AccessOf(k.Slots, k.Burst, k.Wait.Waits) }
+// Blocked reports whether no task of the key can be taken.
+func (k *Key) Blocked() bool { return k.Slots <= 0 || k.Wait.Waits }
 
 func (k *Key) take(tokens uint64, at int64) {
 	if k.Slots--; k.Rate.Limit > 0 {
@@ -109,45 +98,27 @@ func (k *Key) take(tokens uint64, at int64) {
 
 func (l *Line[T]) round() uint64 { return cmp.Or(l.First.Round, l.Turn.Round) }
 
-// Compare compares lines of a priority by when their first tasks are taken.
-func (l *Line[T]) Compare(other *Line[T]) int {
+func (l *Line[T]) compare(other *Line[T]) int {
 	return cmp.Or(cmp.Compare(l.round(), other.round()),
 		cmp.Compare(l.First.Place, other.First.Place))
-}
-
-// Band is a priority for Forecast.
-type Band[T any] struct {
-	Now   uint64     // the round being served
-	Burst []*Line[T] // whose tasks can only be taken in a burst
-
-	rounds uint64 // from Now
 }
 
 // Forecast yields the tasks of a priority in the order in which they will be taken if nothing else
 // happens, with the number of rounds from now. lines yields the lines in the order of their first
 // tasks. The tasks are taken at one time, and Forecast notes that in the limits of the keys and of
-// the queue. It is called for all priorities with access Within, and then again with Burst, for
-// the tasks that are taken in bursts.
-func (b *Band[T]) Forecast(
-	lines iter.Seq[*Line[T]], access life.Access, queue *Key, at int64,
+// the queue.
+func Forecast[T any](
+	lines iter.Seq[*Line[T]], now uint64, queue *Key, at int64,
 ) iter.Seq2[T, int] {
 	return func(yield func(T, int) bool) {
-		again := upcoming[T](b.Burst) // lines that are known already, by their next turns
-		heap.Init(&again)
-		b.Burst = nil
+		var again upcoming[T] // lines that have used a turn, by the next one
+		current := now
 		use := func(l *Line[T]) bool {
-			if queue.Access() == life.Blocked {
-				return false
-			}
-			if is := l.Key.Access(); is > access {
-				if is == life.Burst {
-					b.Burst = append(b.Burst, l)
-				}
-				return true
+			if l.Key.Blocked() || queue.Blocked() {
+				return !queue.Blocked()
 			}
 			t := l.First
-			current := max(b.Now+b.rounds, l.round())
-			if b.rounds = current - b.Now; t.Round == 0 {
+			if current = max(current, l.round()); t.Round == 0 {
 				_, l.Turn = Used(l.Turn, current, t.Cost, t.Share)
 			}
 			l.Key.take(t.Cost, at)
@@ -155,10 +126,10 @@ func (b *Band[T]) Forecast(
 			if l.First = l.Next(); l.First.Place != 0 {
 				heap.Push(&again, l)
 			}
-			return yield(t.Task, int(b.rounds))
+			return yield(t.Task, int(current-now))
 		}
 		for l := range lines {
-			for len(again) > 0 && again[0].Compare(l) < 0 {
+			for len(again) > 0 && again[0].compare(l) < 0 {
 				if !use(heap.Pop(&again).(*Line[T])) {
 					return
 				}
@@ -176,7 +147,7 @@ func (b *Band[T]) Forecast(
 type upcoming[T any] []*Line[T]
 
 func (u upcoming[T]) Len() int           { return len(u) }
-func (u upcoming[T]) Less(i, j int) bool { return u[i].Compare(u[j]) < 0 }
+func (u upcoming[T]) Less(i, j int) bool { return u[i].compare(u[j]) < 0 }
 func (u upcoming[T]) Swap(i, j int)      { u[i], u[j] = u[j], u[i] }
 func (u *upcoming[T]) Push(x any)        { *u = append(*u, x.(*Line[T])) }
 

@@ -8,9 +8,8 @@ import (
 // Accounts is Turns for items with costs. A key has an account: it has used its shares of all
 // rounds before round, and used units of its share of that round.
 type Accounts[K comparable] struct {
-	ThisRound bool // as in Turns
-	Quantum   int
-	OneTurn   bool // keys have one turn ahead, and pay when it is served
+	Quantum int
+	OneTurn bool // keys have one turn ahead, and pay when it is served
 
 	keys  map[K]*account
 	now   int  // the round being served
@@ -21,7 +20,6 @@ type Accounts[K comparable] struct {
 
 type account struct {
 	round, used int
-	served      int // the round in which the key was served last
 	weight      int // as of the last push
 	places      []place
 }
@@ -58,17 +56,13 @@ func (a *Accounts[K]) Push(key K, weight, cost int) {
 	}
 	k.weight = weight
 	k.places = append(k.places, place{item: true, cost: cost})
-	join := a.now + 1
-	if a.ThisRound && a.begun && k.served != a.now {
-		join = a.now
-	}
 	items, _ := k.count()
 	switch {
 	case !a.OneTurn:
-		a.give(k, join)
+		a.give(k, a.now+1)
 		k.pay(cost, a.Quantum)
 	case items == 1:
-		a.give(k, join)
+		a.give(k, a.now+1)
 	}
 }
 
@@ -89,11 +83,16 @@ func (a *Accounts[K]) give(k *account, join int) {
 
 // turnOf returns the round of the one turn that a key has.
 func (a *Accounts[K]) turnOf(k *account) int {
-	first := a.now
-	if !a.begun {
-		first++
-	}
+	first := a.earliest()
 	return min(max(k.round, first), first+1<<16)
+}
+
+// earliest returns the first round that can have a turn now.
+func (a *Accounts[K]) earliest() int {
+	if a.begun {
+		return a.now
+	}
+	return a.now + 1
 }
 
 func (k *account) pay(cost, quantum int) {
@@ -107,8 +106,7 @@ func (k *account) pay(cost, quantum int) {
 func (a *Accounts[K]) Settle(key K, weight, more int) {
 	k := a.keys[key]
 	isIdle := k == nil || len(k.places) == 0
-	isVoid := k == nil || isIdle && k.round <= a.now &&
-		!(a.begun && (k.served == a.now || k.round == a.now))
+	isVoid := k == nil || isIdle && k.round < a.earliest()
 	if more == 0 || isVoid && more < 0 {
 		return
 	}
@@ -167,7 +165,7 @@ func (a *Accounts[K]) Pop() (next K) {
 	if a.OneTurn {
 		k.pay(k.places[slices.IndexFunc(k.places, func(p place) bool { return p.item })].cost, a.Quantum)
 	}
-	k.served, first.turn = a.now, false
+	first.turn = false
 	a.drop(next, 0)
 	if items, turns := k.count(); items > turns {
 		a.give(k, math.MinInt) // a key with credit keeps it

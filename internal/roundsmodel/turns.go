@@ -3,21 +3,13 @@
 // It shares no code with the queues, and it is slow.
 package roundsmodel
 
-import (
-	"maps"
-	"slices"
-)
+import "slices"
 
 // Turns has the turns of all keys, one for each item.
 type Turns[K comparable] struct {
-	// ThisRound lets a key that was not served in the current round join its end. It may change.
-	ThisRound bool
-
-	keys   map[K]*turns
-	round  []turn[K] // the rest of the current round: first turns of their keys
-	served map[K]bool
-	begun  bool // there was a round
-	clock  int
+	keys  map[K]*turns
+	round []turn[K] // the rest of the current round: first turns of their keys
+	clock int
 }
 
 // turns is those of a key.
@@ -43,15 +35,6 @@ func (t *Turns[K]) Push(key K, weight int) {
 	}
 	k.weight = weight
 	t.clock++
-	in := 0
-	for _, u := range t.round {
-		if u.key == key {
-			in++
-		}
-	}
-	if t.ThisRound && t.begun && !t.served[key] && in == len(k.given) && in < weight {
-		t.round = append(t.round, turn[K]{key, t.clock})
-	}
 	k.given = append(k.given, t.clock)
 }
 
@@ -61,14 +44,12 @@ func (t *Turns[K]) Pop() (key K) {
 		t.begin()
 	}
 	key, t.round = t.round[0].key, t.round[1:]
-	t.served[key] = true
 	t.drop(key, 0)
 	return key
 }
 
 // begin begins the next round.
 func (t *Turns[K]) begin() {
-	t.begun, t.served = true, map[K]bool{}
 	for key, k := range t.keys {
 		for _, given := range k.given[:min(len(k.given), k.weight)] {
 			t.round = append(t.round, turn[K]{key, given})
@@ -89,9 +70,6 @@ func (t *Turns[K]) drop(key K, i int) {
 	k := t.keys[key]
 	if k.given = slices.Delete(k.given, i, i+1); len(k.given) == 0 {
 		delete(t.keys, key)
-		if !t.ThisRound {
-			delete(t.served, key) // a key without turns is remembered only under ThisRound
-		}
 	}
 }
 
@@ -109,7 +87,7 @@ func (t *Turns[K]) Left() int { return len(t.round) }
 // Clone returns a copy.
 func (t *Turns[K]) Clone() *Turns[K] {
 	c := *t
-	c.round, c.served, c.keys = slices.Clone(t.round), maps.Clone(t.served), map[K]*turns{}
+	c.round, c.keys = slices.Clone(t.round), map[K]*turns{}
 	for key, k := range t.keys {
 		c.keys[key] = &turns{slices.Clone(k.given), k.weight}
 	}

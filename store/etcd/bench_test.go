@@ -23,12 +23,12 @@ type client struct {
 }
 
 // openClients opens the same queue in n clients.
-func openClients(b *testing.B, where string, n int, taking Taking) (all []client) {
+func openClients(b *testing.B, where string, n int) (all []client) {
 	_, prefix, _ := strings.Cut(where, "#")
 	for range n {
 		connection, err := dial(b.Context(), where)
 		require.NoError(b, err)
-		s, err := Open(b.Context(), connection, &Options{Prefix: prefix, MaxOps: maxOps, Taking: taking})
+		s, err := Open(b.Context(), connection, &Options{Prefix: prefix, MaxOps: maxOps})
 		require.NoError(b, err)
 		q, err := task.Open(b.Context(), s, "q", &task.Options[int]{Grace: time.Minute})
 		require.NoError(b, err)
@@ -64,13 +64,11 @@ func fill(b *testing.B, c client, n int) {
 
 // BenchmarkTake lets clients take tasks and ack them, until none are left.
 func BenchmarkTake(b *testing.B) {
-	for taking, name := range []string{"apart", "staged", "strict"} {
-		for _, n := range []int{1, 4, 16} {
-			for _, batch := range []int{1, 10} {
-				b.Run(fmt.Sprintf("%s/%d/%d", name, n, batch), func(b *testing.B) {
-					benchmarkTake(b, openClients(b, newDatabase(b, 1), n, Taking(taking)), batch)
-				})
-			}
+	for _, n := range []int{1, 4, 16} {
+		for _, batch := range []int{1, 10} {
+			b.Run(fmt.Sprintf("%d/%d", n, batch), func(b *testing.B) {
+				benchmarkTake(b, openClients(b, newDatabase(b, 1), n), batch)
+			})
 		}
 	}
 }

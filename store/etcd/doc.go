@@ -32,14 +32,12 @@
 //     each that it wants; n is the number of processes that have taken something in the last three
 //     seconds. After skipping a task twelve times, a process takes it even from another's part. So
 //     n processes that take k tasks at a time pass a task over by at most 12·n·k others, even if
-//     some are slow or stop. For other orders see Options.Taking. So a process may also take a
-//     task of a burst (task.Options.BurstPerKey) before another's task within a limit.
+//     some are slow or stop.
 //   - Two processes that put tasks of the same key at the same moment may give it a turn each in
 //     the same round.
 //   - With MaxInFlightPerKey, KeyRate, KeyCapacity or groups, processes that use the same key or
 //     group conflict; with a Rate, processes that take, in 16 processes 2.9 times a task. With
-//     Capacity, Quantum, fairq.ThisRound, or kinds without a limit by key, one process at a time
-//     has the queue.
+//     Capacity, Quantum, or kinds without a limit by key, one process at a time has the queue.
 //   - Times come from the clocks of the machines, which may differ by Options.Skew. Delays are
 //     off by as much. A lease ends by the clock of its process, and that much later for others.
 //   - etcd keeps everything in memory and is made for some gigabytes, so for up to about a million

@@ -47,31 +47,9 @@ type Options struct {
 	// one more write for every task that ends.
 	History time.Duration
 
-	// Taking decides how processes take tasks at the same time. The zero value, Apart, is the
-	// fastest. All processes should have the same.
-	Taking Taking
-
 	// KeepSchema makes Open return an error, instead of beginning a store, if there is none.
 	KeepSchema bool
 }
-
-// Taking is how processes take tasks at the same time. One process alone always takes in order.
-type Taking uint8
-
-const (
-	// Apart lets each process take from its own part of the first tasks, so that they hardly ever
-	// conflict. The package comment says how far that is from the order.
-	Apart Taking = iota
-
-	// Staged lets processes ask for tasks first, and one of them hand out the very first tasks to
-	// all that have asked. They hardly ever conflict, and the order is the queue's except for
-	// tasks taken at the same moment. A Take waits for two or three transactions more. Tasks
-	// handed to a process that dies are handed out again after two seconds.
-	Staged
-
-	// Strict lets all processes take the very first tasks, and all but one retry.
-	Strict
-)
 
 func (o *Options) check() error {
 	const of = "etcd.Options."
@@ -85,11 +63,6 @@ func (o *Options) check() error {
 	switch {
 	case err != nil:
 		return err
-	case o.Taking > Strict:
-		return &driver.FieldError{
-			Field: of + "Taking", Value: o.Taking,
-			Limit: "Apart, Staged or Strict",
-		}
 	case o.MaxOps != 0 && (o.MaxOps < minOps || o.MaxOps > 1<<20):
 		return &driver.FieldError{
 			Field: of + "MaxOps", Value: o.MaxOps,
@@ -153,7 +126,7 @@ func open(ctx context.Context, e kv.Engine, o *Options) (*Store, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	db, err := kv.Open(ctx, "etcd: "+cmp.Or(o.Prefix, "fairq/"), e,
-		kv.Options{Taking: kv.Taking(o.Taking), KeepSchema: o.KeepSchema})
+		kv.Options{KeepSchema: o.KeepSchema})
 	if err != nil {
 		return nil, err
 	}

@@ -211,7 +211,6 @@ func TestOptions(t *testing.T) {
 		{Poll: -1},
 		{Timeout: -1},
 		{History: -1},
-		{Taking: Strict + 1},
 	} {
 		_, err := Open(t.Context(), client, &o)
 		require.ErrorContains(t, err, "etcd.Options.")

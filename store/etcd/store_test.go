@@ -28,7 +28,7 @@ func (h handle) Reopen(t *testing.T) rows.DB { return newHandle(t, h.engine) }
 
 func newHandle(t *testing.T, e kv.Engine) handle {
 	// the tests ask for the exact order
-	db, err := kv.Open(t.Context(), "etcd", e, kv.Options{Taking: kv.Strict})
+	db, err := kv.Open(t.Context(), "etcd", e, kv.Options{Strict: true})
 	require.NoError(t, err)
 	return handle{db, e}
 }
@@ -176,7 +176,7 @@ func newStore(t *testing.T, e kv.Engine) task.Store {
 func (s *store) Reopen(t *testing.T) task.Store { return newStore(t, s.engine.Engine) }
 func (s *store) Kill(*testing.T)                { s.engine.dead = true }
 
-// TestStore expects the order of one process, or of several with Strict.
+// TestStore expects the order of one process.
 func TestStore(t *testing.T)        { testStore(t, 1) }
 func TestStoreMembers(t *testing.T) { testStore(t, 3) }
 

@@ -9,7 +9,7 @@ import (
 
 const sqlCopy = `COPY fairq.tasks (queue, id, created, round, place, since, ttr, max_attempts,
 	deadline, consumer, follower, ready_at, until, expires, latest, wake,
-	err_code, used, weight, cost, attempts, priority, state, role, front, band, gap, returned,
+	err_code, used, weight, cost, attempts, priority, state, role, front, takeable, gap, returned,
 	untried, hidden, key, kind, unique_key, grp, err_message, metadata, payload)
 FROM STDIN (FORMAT binary)`
 
@@ -41,11 +41,11 @@ func (c *copyData) add(queue int64, r *rows.Row) {
 	c.nullable(int64(r.Weight), 1)
 	c.nullable(r.Cost, 1)
 	c.bigint(int64(r.Attempts))
-	for _, n := range [...]int{r.Priority, int(r.State), int(r.Role), int(r.Front), r.Band} {
+	for _, n := range [...]int{r.Priority, int(r.State), int(r.Role), int(r.Front)} {
 		c.data = binary.BigEndian.AppendUint32(c.data, 2)
 		c.data = binary.BigEndian.AppendUint16(c.data, uint16(n))
 	}
-	for _, b := range [...]bool{r.Gap, r.Returned, r.Untried, r.Hidden} {
+	for _, b := range [...]bool{r.Takeable, r.Gap, r.Returned, r.Untried, r.Hidden} {
 		c.data = binary.BigEndian.AppendUint32(c.data, 1)
 		c.data = append(c.data, byte(bit(b)))
 	}

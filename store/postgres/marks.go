@@ -6,10 +6,9 @@ import (
 	"time"
 
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task/driver"
 )
 
-// Marks are low-water marks: no ready task of a band comes before its mark, so a search begins
+// Marks are low-water marks: no ready task of a priority comes before its mark, so a search begins
 // there. For searches of kinds, each kind has its own.
 //
 // Tasks are taken at the front of an index. The entries of deleted tasks stay there as long as any
@@ -75,10 +74,10 @@ func (m *marks) forget(queue uint64) {
 	delete(m.queues, queue)
 }
 
-// segment is a part of an index with a mark: a band in the index of a name, see search.
+// segment is a part of an index with a mark: a priority in the index of a name, see search.
 type segment struct {
-	name string
-	band int
+	name     string
+	priority int
 }
 
 type position struct{ round, place uint64 }
@@ -88,15 +87,15 @@ func (p position) before(q position) bool {
 }
 
 var (
-	sqlSetMark = withRows(3, "band, round, place, name", `
-INSERT INTO fairq.marks (queue, name, band, round, place)
-SELECT $1, name, band, round, place FROM %s
-ON CONFLICT (queue, name, band) DO UPDATE SET round = excluded.round, place = excluded.place`)
+	sqlSetMark = withRows(3, "priority, round, place, name", `
+INSERT INTO fairq.marks (queue, name, priority, round, place)
+SELECT $1, name, priority, round, place FROM %s
+ON CONFLICT (queue, name, priority) DO UPDATE SET round = excluded.round, place = excluded.place`)
 
-	sqlMarkBack = withRows(3, "band, round, place, name", `
+	sqlMarkBack = withRows(3, "priority, round, place, name", `
 UPDATE fairq.marks m SET round = u.round, place = u.place
-FROM (SELECT DISTINCT ON (name, band) * FROM %s ORDER BY name, band, round, place) u
-WHERE m.queue = $1 AND m.name = u.name AND m.band = u.band
+FROM (SELECT DISTINCT ON (name, priority) * FROM %s ORDER BY name, priority, round, place) u
+WHERE m.queue = $1 AND m.name = u.name AND m.priority = u.priority
 	AND (m.round, m.place) > (u.round, u.place)`)
 )
 
@@ -110,43 +109,40 @@ const maxMarks = 256
 
 // moveMarksBack moves marks back to a task that may be before them.
 func (v *view) moveMarksBack(r *rows.Row) {
-	if r.Round > v.savedHead.Rounds[(r.Band-1)%(driver.MaxPriority+1)] {
+	if r.Round > v.savedHead.Rounds[r.Priority] {
 		return
 	}
 	for _, name := range [...]string{"", nameOf(r.Kind)} {
-		at := []int64{int64(r.Band), int64(r.Round), int64(r.Place)}
+		at := []int64{int64(r.Priority), int64(r.Round), int64(r.Place)}
 		v.buffer(sqlMarkBack).add(at, []byte(name))
 	}
 }
 
 // moveMarks moves marks to the first tasks that an exclusive transaction has found at the places
-// where it searched. Bands that it has passed have no tasks.
+// where it searched. Priorities that it has passed have no tasks.
 func (v *view) moveMarks(s *search) {
-	first, last := map[segment]position{}, 0
+	first, last := map[segment]position{}, s.below
 	for _, r := range s.found {
-		at := segment{"", r.Band}
+		at := segment{"", r.Priority}
 		if s.Index == rows.TaskKind {
 			at.name = nameOf(r.Kind)
 		}
 		if _, known := first[at]; !known {
 			first[at] = position{r.Round, r.Place}
 		}
-		last = r.Band
-	}
-	if len(s.found) < s.Limit {
-		last = s.below
+		if len(s.found) == s.Limit {
+			last = r.Priority
+		}
 	}
 	to := v.buffer(sqlSetMark)
 	for priority, round := range v.head.Rounds {
-		for band := 1 + priority; band <= min(last, s.below-1); band += driver.MaxPriority + 1 {
-			for _, name := range s.names {
-				p, found := first[segment{name, band}]
-				if end := (position{round + 1, 0}); !found || end.before(p) {
-					p = end
-				}
-				if band >= s.first && (found || band < last) && to.n < maxMarks {
-					to.add([]int64{int64(band), int64(p.round), int64(p.place)}, []byte(name))
-				}
+		for _, name := range s.names {
+			p, found := first[segment{name, priority}]
+			if end := (position{round + 1, 0}); !found || end.before(p) {
+				p = end
+			}
+			if (found || priority < last) && to.n < maxMarks {
+				to.add([]int64{int64(priority), int64(p.round), int64(p.place)}, []byte(name))
 			}
 		}
 	}

@@ -162,7 +162,7 @@ func TestTasksBeforeTheMark(t *testing.T) {
 	f := rows.Filter{MaxPriority: driver.MaxPriority, Kinds: []string{"b", "a", "b", ""}}
 	add := func(db *database, r rows.Row) {
 		require.NoError(t, in(db, q, rows.Plan{}, func(v rows.Calls) (err error) {
-			r.State, r.Band = driver.Ready, 1+r.Priority
+			r.State, r.Takeable = driver.Ready, true
 			if r.ID, err = v.Number(); err != nil {
 				return err
 			}

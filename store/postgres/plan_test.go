@@ -36,12 +36,11 @@ func fillQueue(tb testing.TB, db *database, queue uint64, n int) {
 	tb.Helper()
 	_, err := db.pool.Exec(context.Background(), db.text(`
 INSERT INTO fairq.tasks (queue, id, created, round, place, since, weight, cost, used, attempts,
-	priority, state, role, band, gap, returned, untried, front, hidden,
+	priority, state, role, takeable, gap, returned, untried, front, hidden,
 	key, kind, unique_key, grp, wake, consumer, payload)
 SELECT $1, nextval('fairq.numbers'), 0, CASE WHEN i % 4 < 2 THEN i ELSE 0 END, i, i, 1, 1, 0, 0,
 	i % 2, CASE i % 8 WHEN 2 THEN 3 WHEN 3 THEN 4 ELSE 1 END, 0,
-	CASE WHEN i % 4 < 2 THEN 1 + i % 2 ELSE 0 END, false, false, false,
-	CASE WHEN i % 4 < 2 THEN 3 ELSE 2 END, false,
+	i % 4 < 2, false, false, false, CASE WHEN i % 4 < 2 THEN 3 ELSE 2 END, false,
 	convert_to('key' || i % 1000, 'UTF8'),
 	CASE i % 16 WHEN 0 THEN '' ELSE convert_to('kind' || i % 5, 'UTF8') END,
 	convert_to('unique key' || i, 'UTF8'), convert_to('group' || i % 5000, 'UTF8'),
@@ -203,7 +202,7 @@ func callAll(t *testing.T, v rows.Calls) {
 		v.Save,
 		func() error { return v.SetKey(&rows.Key{Key: "k", Tasks: byState{0: 1}}) },
 		func() error { return v.SetKey(&rows.Key{Key: "l"}) },
-		func() error { return v.Served().Put(&rows.Served{Line: line, Round: 3, Used: 2, Taken: 1}) },
+		func() error { return v.Served().Put(&rows.Served{Line: line, Round: 3, Used: 2}) },
 		func() error { return v.SweepServed(0, 2, 10) },
 		func() error { return v.DeleteConsumer(1 << 50) },
 		func() error { return v.SetGroup(&rows.Group{Name: "g", Group: life.Group{Tasks: 1}}) },

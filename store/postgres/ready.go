@@ -10,55 +10,55 @@ import (
 )
 
 var (
-	// The segments of a search: from each mark to the next one. $5 says whether to use the marks.
+	// The segments of a search: from each mark to the next one. $4 says whether to use the marks.
 	sqlSegments = `
-(SELECT name, band, round, place, lead(band, 1, $4::bigint)
-	OVER (PARTITION BY name ORDER BY band, round, place) AS below
+(SELECT name, priority, round, place, lead(priority, 1, $3::bigint)
+	OVER (PARTITION BY name ORDER BY priority, round, place) AS below
 FROM unnest($2::bytea[]) n (name) CROSS JOIN LATERAL (
-	SELECT $3::bigint AS band, 0::bigint AS round, 0::bigint AS place
+	SELECT 0::bigint AS priority, 0::bigint AS round, 0::bigint AS place
 	UNION ALL
-	SELECT band, round, place FROM fairq.marks
-	WHERE $5 AND queue = $1 AND marks.name = n.name AND band >= $3 AND band < $4
+	SELECT priority, round, place FROM fairq.marks
+	WHERE $4 AND queue = $1 AND marks.name = n.name AND priority < $3
 ) m) s`
 
 	// Each segment is searched along the index, and the next one only if there are too few tasks.
 	sqlReady = `
 SELECT t.* FROM ` + sqlSegments + ` CROSS JOIN LATERAL (
 	SELECT ` + columns + `, payload FROM fairq.tasks
-	WHERE queue = $1 AND band > 0 AND front <> 1
-		AND (band, round, place) >= (s.band, s.round, s.place) AND band < s.below
-	ORDER BY band, round, place LIMIT $6 FOR UPDATE SKIP LOCKED
-) t LIMIT $6`
+	WHERE queue = $1 AND takeable AND front <> 1
+		AND (priority, round, place) >= (s.priority, s.round, s.place) AND priority < s.below
+	ORDER BY priority, round, place LIMIT $5 FOR UPDATE SKIP LOCKED
+) t LIMIT $5`
 
 	// The first tasks of each kind are merged, and then locked in order, so that only returned
-	// tasks are locked. $7 is how many of each are read. Of tasks without a kind only tasks
-	// with a shared turn are in the index of kinds. band <> 0 keeps the planner from using the
-	// index of ready tasks there.
+	// tasks are locked. $6 is how many of each are read. Of tasks without a kind only tasks
+	// with a shared turn are in the index of kinds. takeable::int keeps the planner from using the
+	// index of takeable tasks there.
 	sqlReadyKinds = `
 SELECT t.* FROM (
 	SELECT c.id FROM ` + sqlSegments + ` CROSS JOIN LATERAL (
-		(SELECT id, band, round, place FROM fairq.tasks
-		WHERE queue = $1 AND kind = substr(s.name, 2) AND band > 0 AND (kind <> '' OR front = 1)
-			AND (band, round, place) >= (s.band, s.round, s.place) AND band < s.below
-		ORDER BY band, round, place LIMIT $7)
+		(SELECT id, priority, round, place FROM fairq.tasks
+		WHERE queue = $1 AND kind = substr(s.name, 2) AND takeable AND (kind <> '' OR front = 1)
+			AND (priority, round, place) >= (s.priority, s.round, s.place) AND priority < s.below
+		ORDER BY priority, round, place LIMIT $6)
 		UNION ALL
-		(SELECT id, band, round, place FROM fairq.tasks
-		WHERE s.name = '=' AND queue = $1 AND kind = '' AND band > 0 AND front <> 1
-			AND (band, round, place) >= (s.band, s.round, s.place) AND band < s.below
-		ORDER BY band, round, place LIMIT $7)
+		(SELECT id, priority, round, place FROM fairq.tasks
+		WHERE s.name = '=' AND queue = $1 AND kind = '' AND takeable AND front <> 1
+			AND (priority, round, place) >= (s.priority, s.round, s.place) AND priority < s.below
+		ORDER BY priority, round, place LIMIT $6)
 	) c
-	ORDER BY c.band, c.round, c.place
+	ORDER BY c.priority, c.round, c.place
 ) c CROSS JOIN LATERAL (
 	SELECT ` + columns + `, payload FROM fairq.tasks
-		WHERE queue = $1 AND id = c.id AND band <> 0 FOR UPDATE SKIP LOCKED
-) t LIMIT $6`
+		WHERE queue = $1 AND id = c.id AND takeable::int = 1 FOR UPDATE SKIP LOCKED
+) t LIMIT $5`
 )
 
 // search looks for the ready tasks of a range.
 type search struct {
 	rows.Range
-	first, below int      // the bands
-	names        []string // of the marks that it uses: see nameOf
+	below int      // the first priority that it does not look at
+	names []string // of the marks that it uses: see nameOf
 	// how many more of each kind are read than wanted, because others may have locked some
 	extra    int
 	marked   bool        // it begins at the marks
@@ -70,9 +70,6 @@ type search struct {
 // newSearch returns the search for the tasks of a range.
 func (v *view) newSearch(r *rows.Range, extra int) *search {
 	s := &search{Range: *r, below: int(r.To[0].(int64)), names: []string{""}, extra: extra}
-	if r.From != nil {
-		s.first = int(r.From[0].(int64))
-	}
 	if r.Index == rows.TaskKind {
 		s.names = nil
 		for _, p := range r.Prefixes {
@@ -92,7 +89,7 @@ func (s *search) statement(queue int64) (string, []any) {
 	for i, name := range s.names {
 		names[i] = []byte(name)
 	}
-	sql, args := sqlReady, []any{queue, names, s.first, s.below, s.marked, s.Limit}
+	sql, args := sqlReady, []any{queue, names, s.below, s.marked, s.Limit}
 	if s.Index == rows.TaskKind {
 		sql, args = sqlReadyKinds, append(args, s.Limit+s.extra)
 	}

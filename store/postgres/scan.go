@@ -24,15 +24,15 @@ var sources = [rows.NumIndexes]source{
 	rows.TaskID:        {"tasks", []string{"id"}, ""},
 	rows.TaskUniqueKey: {"tasks", []string{"unique_key"}, ""},
 	// see also ready.go
-	rows.TaskReady: {"tasks", []string{"band", "round", "place"}, "band > 0 AND front <> 1"},
+	rows.TaskReady: {"tasks", []string{"priority", "round", "place"}, "takeable AND front <> 1"},
 	rows.TaskKind:  {table: "tasks"},
 	rows.TaskLine:  {"tasks", []string{"key", "priority", "round", "place"}, ""},
 	rows.TaskPlace: {"tasks", []string{"key", "priority", "((front <> 3)::int)", "place"}, inLine},
 	rows.TaskKinds: {"tasks", []string{"key", "kind", "priority", "front", "place"}, inLine},
 	rows.TaskShown: {
 		"tasks",
-		[]string{"key", "((band = 0)::int * 2 + (band > 100)::int)", "id"},
-		inLine + " AND (hidden OR band > 100 OR band > 0 AND front = 3)",
+		[]string{"key", "(takeable::int)", "id"},
+		inLine + " AND (hidden OR takeable AND front = 3)",
 	},
 	rows.TaskWake:  {"tasks", []string{"wake"}, "wake IS NOT NULL"},
 	rows.TaskSince: {"tasks", []string{"coalesce(consumer, 0)", "since"}, "state IN (3, 4)"},

@@ -25,14 +25,14 @@ CREATE TABLE fairq.rounds (
 );
 CREATE INDEX rounds_round ON fairq.rounds (queue, priority, round);
 
--- No ready task of a band comes before its mark. The name is '' for all of them, or '=' and a kind.
+-- No ready task of a priority comes before its mark. The name is '' for all of them, or '=' and a kind.
 CREATE TABLE fairq.marks (
-	queue bigint NOT NULL,
-	round bigint NOT NULL,
-	place bigint NOT NULL,
-	band  smallint NOT NULL,
-	name  bytea NOT NULL,
-	PRIMARY KEY (queue, name, band)
+	queue    bigint NOT NULL,
+	round    bigint NOT NULL,
+	place    bigint NOT NULL,
+	priority smallint NOT NULL,
+	name     bytea NOT NULL,
+	PRIMARY KEY (queue, name, priority)
 );
 
 -- How many tasks there are is the sum of the rows of a queue. Transactions add rows; now and then
@@ -74,7 +74,7 @@ CREATE TABLE fairq.tasks (
 	state        smallint NOT NULL,
 	role         smallint NOT NULL,
 	front        smallint NOT NULL,
-	band         smallint NOT NULL,
+	takeable     boolean NOT NULL,
 	gap          boolean NOT NULL,
 	returned     boolean NOT NULL,
 	untried      boolean NOT NULL,
@@ -88,14 +88,14 @@ CREATE TABLE fairq.tasks (
 	payload      bytea,
 	PRIMARY KEY (queue, id)
 );
-CREATE INDEX tasks_ready ON fairq.tasks (queue, band, round, place) WHERE band > 0 AND front <> 1;
-CREATE INDEX tasks_kind ON fairq.tasks (queue, kind, band, round, place) WHERE band > 0 AND (kind <> '' OR front = 1);
+CREATE INDEX tasks_ready ON fairq.tasks (queue, priority, round, place) WHERE takeable AND front <> 1;
+CREATE INDEX tasks_kind ON fairq.tasks (queue, kind, priority, round, place) WHERE takeable AND (kind <> '' OR front = 1);
 -- Its condition, which is always true, keeps it from being used for statements that have nothing
 -- to do with keys: when tasks are few, all indexes seem equally good to the planner.
 CREATE INDEX tasks_line ON fairq.tasks (queue, key, priority, round, place) WHERE key IS NOT NULL;
 CREATE INDEX tasks_place ON fairq.tasks (queue, key, priority, ((front <> 3)::int), place) WHERE state = 1 AND front > 0;
 CREATE INDEX tasks_kinds ON fairq.tasks (queue, key, kind, priority, front, place) WHERE state = 1 AND front > 0;
-CREATE INDEX tasks_shown ON fairq.tasks (queue, key, ((band = 0)::int * 2 + (band > 100)::int), id) WHERE state = 1 AND front > 0 AND (hidden OR band > 100 OR band > 0 AND front = 3);
+CREATE INDEX tasks_shown ON fairq.tasks (queue, key, (takeable::int), id) WHERE state = 1 AND front > 0 AND (hidden OR takeable AND front = 3);
 CREATE INDEX tasks_wake ON fairq.tasks (queue, wake) WHERE wake IS NOT NULL;
 CREATE INDEX tasks_since ON fairq.tasks (queue, coalesce(consumer, 0), since) WHERE state IN (3, 4);
 CREATE UNIQUE INDEX tasks_unique_key ON fairq.tasks (queue, unique_key) WHERE unique_key IS NOT NULL;
@@ -128,7 +128,6 @@ CREATE TABLE fairq.served (
 	queue    bigint NOT NULL,
 	round    bigint, -- never NULL, as in tasks
 	used     bigint NOT NULL,
-	taken    bigint NOT NULL,
 	priority smallint NOT NULL,
 	key      bytea NOT NULL,
 	PRIMARY KEY (queue, key, priority)

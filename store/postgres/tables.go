@@ -226,9 +226,9 @@ var (
 			}
 		})
 
-	servedTable = tableOf(rows.ServedLines, "priority. round used taken key.",
+	servedTable = tableOf(rows.ServedLines, "priority. round used key.",
 		func(s *rows.Served) []any {
-			return []any{&s.Priority, &s.Round, &s.Used, &s.Taken, &s.Key}
+			return []any{&s.Priority, &s.Round, &s.Used, &s.Key}
 		})
 
 	// Only the deadline of a consumer changes. A change of other columns would wait for

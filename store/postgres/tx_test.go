@@ -78,7 +78,7 @@ func insertSome(v rows.Calls, first uint64, n int) error {
 			return err
 		}
 		r := &rows.Row{
-			ID: id, Key: fmt.Sprint("key", i%10), State: task.Ready, Band: 1,
+			ID: id, Key: fmt.Sprint("key", i%10), State: task.Ready, Takeable: true,
 			Round: first + uint64(i), Place: id,
 			Weight: 1, Payload: []byte("payload"),
 		}
@@ -121,7 +121,7 @@ func takeOf(
 }
 
 func takeRow(v rows.Calls, r *rows.Row) (err error) {
-	r.State, r.Band, r.Consumer, r.Attempts, r.Until, r.Wake = task.Taken, 0, 1, r.Attempts+1,
+	r.State, r.Takeable, r.Consumer, r.Attempts, r.Until, r.Wake = task.Taken, false, 1, r.Attempts+1,
 		v.Now()+1e9, v.Now()+1e9
 	if r.Since, err = v.Number(); err != nil {
 		return err

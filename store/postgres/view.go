@@ -109,7 +109,7 @@ func (v taskTable) Put(r *rows.Row) error {
 	default:
 		v.change(r, opUpdate)
 	}
-	if v.marked && r.Band != 0 {
+	if v.marked && r.Takeable {
 		v.moveMarksBack(r)
 	}
 	return nil
@@ -177,7 +177,7 @@ func (v *view) addTasks(r *rows.Range) *[]*rows.Row {
 
 const columns = `id, key, kind, unique_key, grp, role, priority, weight, cost, ttr,
 	max_attempts, created, deadline,
-	state, band, gap, returned, untried, front, hidden, round, used, place, since, consumer,
+	state, takeable, gap, returned, untried, front, hidden, round, used, place, since, consumer,
 	follower, attempts, ready_at, until, expires, latest, wake, err_code, err_message, metadata`
 
 const turnColumns = `id, key, priority, weight, cost, state, returned, round, used, place`
@@ -238,7 +238,7 @@ func (s *scannedRow) columns() []any {
 		&r.ID, (*text)(&r.Key), (*text)(&r.Kind), (*text)(&r.UniqueKey), (*text)(&r.Group), &s.role,
 		&r.Priority, &s.weight,
 		(*numberOrOne)(&r.Cost), (*number)(&r.TTR), &s.maxAttempts, &r.Created, (*number)(&r.Deadline),
-		&s.state, &r.Band, &r.Gap, &r.Returned, &r.Untried, &r.Front, &r.Hidden, &r.Round,
+		&s.state, &r.Takeable, &r.Gap, &r.Returned, &r.Untried, &r.Front, &r.Hidden, &r.Round,
 		&s.used, &r.Place,
 		&r.Since, &s.consumer, &s.follower, &s.attempts,
 		(*number)(&r.ReadyAt), (*number)(&r.Until), (*number)(&r.Expires), (*number)(&r.Latest),

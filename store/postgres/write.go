@@ -127,7 +127,7 @@ func column[T any](values []T) any {
 	return values
 }
 
-const changingColumns = `priority, state, band, gap, returned, untried, front, hidden,
+const changingColumns = `priority, state, takeable, gap, returned, untried, front, hidden,
 	round, used, place, since, consumer, follower, attempts, ready_at, until, expires,
 	latest, wake, err_code`
 
@@ -140,7 +140,7 @@ INSERT INTO fairq.tasks (queue, id, role, weight, cost, ttr, max_attempts, creat
 	grp, err_message, key, kind, unique_key, metadata, payload)
 SELECT $1, id, role, nullif(weight, 1), nullif(cost, 1), nullif(ttr, 0),
 	nullif(max_attempts, 0), created, nullif(deadline, 0),
-	priority, state, band, gap <> 0, returned <> 0, untried <> 0, front, hidden <> 0,
+	priority, state, takeable <> 0, gap <> 0, returned <> 0, untried <> 0, front, hidden <> 0,
 	round, nullif(used, 0), place, since, nullif(consumer, 0), nullif(follower, 0), attempts,
 	nullif(ready_at, 0),
 	nullif(until, 0), nullif(expires, 0), nullif(latest, 0), nullif(wake, 0),
@@ -152,7 +152,7 @@ FROM %s`)
 	// itself were joined, the planner might scan all of it while the queue seems short.
 	sqlUpdate = withRows(22, "id, "+changingColumns+", grp, err_message", `
 UPDATE fairq.tasks t SET
-	priority = u.priority, state = u.state, band = u.band, gap = u.gap <> 0,
+	priority = u.priority, state = u.state, takeable = u.takeable <> 0, gap = u.gap <> 0,
 	returned = u.returned <> 0, untried = u.untried <> 0, front = u.front, hidden = u.hidden <> 0,
 	round = u.round, used = nullif(u.used, 0),
 	place = u.place, since = u.since,
@@ -167,9 +167,9 @@ FROM (
 	) t
 ) u WHERE t.ctid = u.at`)
 
-	sqlTake = withRows(8, "id, state, band, since, consumer, attempts, until, wake", `
+	sqlTake = withRows(6, "id, since, consumer, attempts, until, wake", `
 UPDATE fairq.tasks t SET
-	state = u.state, band = u.band, since = u.since, consumer = nullif(u.consumer, 0),
+	state = 3, takeable = false, since = u.since, consumer = nullif(u.consumer, 0),
 	attempts = u.attempts, until = nullif(u.until, 0), wake = nullif(u.wake, 0)
 FROM (
 	SELECT at, u.* FROM %s CROSS JOIN LATERAL (
@@ -205,9 +205,7 @@ func (v *view) flush() {
 				messageOf(r.Err))
 		case opTake:
 			takes.add([]int64{
-				int64(r.ID), int64(r.State), int64(r.Band), int64(r.Since), int64(r.Consumer),
-				int64(r.Attempts),
-				r.Until, r.Wake,
+				int64(r.ID), int64(r.Since), int64(r.Consumer), int64(r.Attempts), r.Until, r.Wake,
 			})
 		case opInsert:
 			if copied != nil {
@@ -240,7 +238,7 @@ func (v *view) flush() {
 
 func changingValues(r *rows.Row) []int64 {
 	return []int64{
-		int64(r.Priority), int64(r.State), int64(r.Band), bit(r.Gap), bit(r.Returned), bit(r.Untried),
+		int64(r.Priority), int64(r.State), bit(r.Takeable), bit(r.Gap), bit(r.Returned), bit(r.Untried),
 		int64(r.Front), bit(r.Hidden), int64(r.Round), int64(r.Used), int64(r.Place),
 		int64(r.Since), int64(r.Consumer), int64(r.Follower), int64(r.Attempts), r.ReadyAt, r.Until,
 		r.Expires, r.Latest, r.Wake, codeOf(r.Err),

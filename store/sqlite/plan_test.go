@@ -34,7 +34,7 @@ func runAll(t *testing.T, d *db) {
 	makeQueue(t, d)
 	in(t, d, func(v rows.Calls) {
 		rowstest.ReadAll(t, v)
-		add(t, v, rows.Row{UniqueKey: "a", Key: "k", Group: "g", Round: 1, Band: 1})
+		add(t, v, rows.Row{UniqueKey: "a", Key: "k", Group: "g", Round: 1, Takeable: true})
 		r, err := v.Get(add(t, v, rows.Row{}), false)
 		require.NoError(t, err)
 		v.Head().Paused, v.Head().Rounds[1], v.Head().Settings = true, 5, []byte("other")
@@ -118,7 +118,7 @@ func TestPlansAnalyzed(t *testing.T) {
 			id, err := v.Number()
 			require.NoError(t, err)
 			r := &rows.Row{
-				ID: id, Key: "k", Priority: i % 2, State: driver.Ready, Band: (i + 1) % 2,
+				ID: id, Key: "k", Priority: i % 2, State: driver.Ready, Takeable: i%2 == 0,
 				Round: uint64(i) % 2, Place: id,
 				Wake: 5,
 			}

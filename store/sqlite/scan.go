@@ -22,18 +22,18 @@ var sources = [rows.NumIndexes]source{
 	rows.TaskID:        {"tasks", "", "id", ""},
 	rows.TaskUniqueKey: {"tasks", "tasks_unique_key", "unique_key", "unique_key <> ''"},
 	rows.TaskReady: {
-		"tasks", "tasks_ready", "band round place",
-		"band > 0 AND front <> 1",
+		"tasks", "tasks_ready", "priority round place",
+		"takeable AND front <> 1",
 	},
 	rows.TaskKind: {
-		"tasks", "tasks_kind", "kind band round place", "band > 0 AND (kind <> '' OR front = 1)",
+		"tasks", "tasks_kind", "kind priority round place", "takeable AND (kind <> '' OR front = 1)",
 	},
 	rows.TaskLine:  {"tasks", "tasks_key", `"key" priority round place`, ""},
 	rows.TaskPlace: {"tasks", "tasks_place", `"key" priority (front<>3) place`, inLine},
 	rows.TaskKinds: {"tasks", "tasks_kinds", `"key" kind priority front place`, inLine},
 	rows.TaskShown: {
-		"tasks", "tasks_shown", `"key" ((band=0)*2+(band>100)) id`,
-		inLine + " AND (hidden OR band > 100 OR band > 0 AND front = 3)",
+		"tasks", "tasks_shown", `"key" takeable id`,
+		inLine + " AND (hidden OR takeable AND front = 3)",
 	},
 	rows.TaskWake:  {"tasks", "tasks_wake", "wake", "wake > 0"},
 	rows.TaskSince: {"tasks", "tasks_since", "consumer since", "state IN (3, 4)"},
@@ -60,7 +60,7 @@ var columnsOf = map[string]string{
 	"tasks": taskColumns,
 	"keys": `"key", ready, delayed, taken, buried, held, paused, waits, until, hold, held_by, ` +
 		`filled, limits`,
-	"served":    `"key", priority, round, used, taken`,
+	"served":    `"key", priority, round, used`,
 	"consumers": `number, name, epoch, deadline`,
 	"groups":    `name, started, cancelled, tasks, members`,
 	"outcomes":  `unique_key, id, result, err_code, err, until`,

@@ -45,7 +45,7 @@ CREATE TABLE ~tasks (
 	queue NOT NULL, "key" NOT NULL, kind NOT NULL, unique_key NOT NULL, role NOT NULL,
 	priority NOT NULL, weight NOT NULL, cost NOT NULL, ttr NOT NULL, max_attempts NOT NULL,
 	created NOT NULL, deadline NOT NULL,
-	"group" NOT NULL, state NOT NULL, band NOT NULL, round NOT NULL, used NOT NULL,
+	"group" NOT NULL, state NOT NULL, takeable NOT NULL, round NOT NULL, used NOT NULL,
 	gap NOT NULL, returned NOT NULL, untried NOT NULL, front NOT NULL, hidden NOT NULL,
 	place NOT NULL, since NOT NULL,
 	consumer NOT NULL, follower NOT NULL, attempts NOT NULL, ready_at NOT NULL, until NOT NULL,
@@ -54,16 +54,16 @@ CREATE TABLE ~tasks (
 	metadata NOT NULL, -- JSON, '' if there is none
 	payload
 );
-CREATE INDEX ~tasks_ready ON ~tasks (queue, band, round, place) WHERE band > 0 AND front <> 1;
-CREATE INDEX ~tasks_kind ON ~tasks (queue, kind, band, round, place)
-	WHERE band > 0 AND (kind <> '' OR front = 1);
+CREATE INDEX ~tasks_ready ON ~tasks (queue, priority, round, place) WHERE takeable AND front <> 1;
+CREATE INDEX ~tasks_kind ON ~tasks (queue, kind, priority, round, place)
+	WHERE takeable AND (kind <> '' OR front = 1);
 CREATE INDEX ~tasks_key ON ~tasks (queue, "key", priority, round, place);
 CREATE INDEX ~tasks_place ON ~tasks (queue, "key", priority, (front<>3), place)
 	WHERE state = 1 AND front > 0;
 CREATE INDEX ~tasks_kinds ON ~tasks (queue, "key", kind, priority, front, place)
 	WHERE state = 1 AND front > 0;
-CREATE INDEX ~tasks_shown ON ~tasks (queue, "key", ((band=0)*2+(band>100)))
-	WHERE state = 1 AND front > 0 AND (hidden OR band > 100 OR band > 0 AND front = 3);
+CREATE INDEX ~tasks_shown ON ~tasks (queue, "key", takeable)
+	WHERE state = 1 AND front > 0 AND (hidden OR takeable AND front = 3);
 CREATE INDEX ~tasks_wake ON ~tasks (queue, wake) WHERE wake > 0;
 CREATE INDEX ~tasks_since ON ~tasks (queue, consumer, since) WHERE state IN (3, 4);
 CREATE INDEX ~tasks_state ON ~tasks (queue, state) WHERE state <> 1 AND state <> 3;
@@ -79,7 +79,7 @@ CREATE TABLE ~keys (
 CREATE INDEX ~keys_until ON ~keys (queue, waits, until) WHERE until > 0;
 CREATE INDEX ~keys_limits ON ~keys (queue, "key") WHERE limits <> '';
 
-CREATE TABLE ~served (queue, priority, "key", round NOT NULL, used NOT NULL, taken NOT NULL,
+CREATE TABLE ~served (queue, priority, "key", round NOT NULL, used NOT NULL,
 	PRIMARY KEY (queue, priority, "key")) WITHOUT ROWID;
 CREATE INDEX ~served_round ON ~served (queue, priority, round);
 

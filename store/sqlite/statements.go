@@ -12,7 +12,7 @@ type statement struct{ name, sql string }
 const (
 	taskColumns = `follower, id, "key", kind, unique_key, role, priority, weight, cost, ttr, ` +
 		`max_attempts, created, deadline, ` +
-		`"group", state, band, round, used, gap, returned, untried, front, hidden, place, since, ` +
+		`"group", state, takeable, round, used, gap, returned, untried, front, hidden, place, since, ` +
 		`consumer, attempts, ready_at, until, expires, latest, wake, err_code, err, metadata`
 	withPayload = taskColumns + `, payload`
 )
@@ -64,12 +64,12 @@ var (
 	}
 	updateTask = &statement{
 		"update",
-		`UPDATE ~tasks SET "group" = ?, priority = ?, state = ?, band = ?, round = ?, used = ?, ` +
+		`UPDATE ~tasks SET "group" = ?, priority = ?, state = ?, takeable = ?, round = ?, used = ?, ` +
 			`gap = ?, returned = ?, untried = ?, front = ?, hidden = ?, place = ?, since = ?, ` +
 			`consumer = ?, follower = ?, attempts = ?, ready_at = ?, until = ?, expires = ?, latest = ?, ` +
 			`wake = ?, err_code = ?, err = ? WHERE id = ?`,
 	}
-	takeTask = &statement{"take", `UPDATE ~tasks SET state = 3, band = 0, ` +
+	takeTask = &statement{"take", `UPDATE ~tasks SET state = 3, takeable = 0, ` +
 		`since = ?, consumer = ?, attempts = ?, until = ?, wake = ? WHERE id = ?`}
 	deleteTask = &statement{"delete", `DELETE FROM ~tasks WHERE id = ?`}
 	setKey     = &statement{
@@ -99,8 +99,7 @@ var (
 	}
 	setServed = &statement{
 		"set served",
-		`INSERT OR REPLACE INTO ~served (queue, priority, "key", round, used, taken) ` +
-			`VALUES (?, ?, ?, ?, ?, ?)`,
+		`INSERT OR REPLACE INTO ~served (queue, priority, "key", round, used) VALUES (?, ?, ?, ?, ?)`,
 	}
 	setConsumer = &statement{
 		"set consumer",

@@ -104,12 +104,10 @@ var (
 
 	servedTable = tableOps[rows.Served]{
 		read: func(c *cells, s *rows.Served) {
-			s.Key, s.Priority, s.Round, s.Used, s.Taken = c.text(), int(c.int()), c.uint(), c.uint(),
-				c.uint()
+			s.Key, s.Priority, s.Round, s.Used = c.text(), int(c.int()), c.uint(), c.uint()
 		},
 		put: func(v *view, s *rows.Served) error {
-			return v.do(setServed, v.queue, int64(s.Priority), s.Key, int64(s.Round), int64(s.Used),
-				int64(s.Taken))
+			return v.do(setServed, v.queue, int64(s.Priority), s.Key, int64(s.Round), int64(s.Used))
 		},
 		sweep: sweepServed,
 	}

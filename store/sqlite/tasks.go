@@ -15,7 +15,7 @@ func readTask(c *cells, r *rows.Row) {
 	r.Role, r.Priority, r.Weight, r.Cost = driver.Role(c.int()), int(c.int()), int(c.int()), c.int()
 	r.TTR, r.MaxAttempts, r.Created, r.Deadline = time.Duration(c.int()), int(c.int()), c.int(),
 		c.int()
-	r.Group, r.State, r.Band = c.text(), driver.State(c.int()), int(c.int())
+	r.Group, r.State, r.Takeable = c.text(), driver.State(c.int()), c.bool()
 	r.Round, r.Used, r.Gap = c.uint(), c.uint(), c.bool()
 	r.Returned, r.Untried, r.Front, r.Hidden = c.bool(), c.bool(), rows.Front(c.int()), c.bool()
 	r.Place = c.uint()
@@ -41,7 +41,7 @@ func putTask(v *view, r *rows.Row) (err error) {
 	default:
 		code, message := errorCells(r.Err)
 		n, err = v.session.exec(updateTask,
-			r.Group, int64(r.Priority), int64(r.State), int64(r.Band), int64(r.Round), int64(r.Used),
+			r.Group, int64(r.Priority), int64(r.State), bit(r.Takeable), int64(r.Round), int64(r.Used),
 			bit(r.Gap), bit(r.Returned), bit(r.Untried), int64(r.Front), bit(r.Hidden),
 			int64(r.Place), int64(r.Since), int64(r.Consumer), int64(r.Follower), int64(r.Attempts),
 			r.ReadyAt,
@@ -74,7 +74,7 @@ func (v *view) insert(r *rows.Row) (int64, error) {
 		return v.session.exec(insertPlain,
 			v.rowid(r.ID), r.Key, int64(r.Priority), int64(r.Weight), r.Cost, int64(r.TTR),
 			int64(r.MaxAttempts), r.Created,
-			int64(r.State), int64(r.Band), int64(r.Round), int64(r.Used), int64(r.Front),
+			int64(r.State), bit(r.Takeable), int64(r.Round), int64(r.Used), int64(r.Front),
 			int64(r.Place), int64(r.Since),
 			r.ReadyAt, r.Payload, v.queue)
 	}
@@ -83,7 +83,7 @@ func (v *view) insert(r *rows.Row) (int64, error) {
 		v.rowid(r.ID), r.Key, r.Kind, r.UniqueKey, int64(r.Role), int64(r.Priority), int64(r.Weight),
 		r.Cost, int64(r.TTR),
 		int64(r.MaxAttempts), r.Created, r.Deadline,
-		r.Group, int64(r.State), int64(r.Band), int64(r.Round), int64(r.Used),
+		r.Group, int64(r.State), bit(r.Takeable), int64(r.Round), int64(r.Used),
 		bit(r.Gap), bit(r.Returned), bit(r.Untried), int64(r.Front), bit(r.Hidden),
 		int64(r.Place), int64(r.Since),
 		int64(r.Consumer), int64(r.Attempts), r.ReadyAt, r.Until, r.Expires, r.Latest, r.Wake,
@@ -92,6 +92,6 @@ func (v *view) insert(r *rows.Row) (int64, error) {
 
 // byTurn compares tasks in the order in which they are taken.
 func byTurn(a, b *rows.Row) int {
-	return cmp.Or(cmp.Compare(a.Band, b.Band), cmp.Compare(a.Round, b.Round),
+	return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Round, b.Round),
 		cmp.Compare(a.Place, b.Place), cmp.Compare(a.ID, b.ID))
 }

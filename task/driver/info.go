@@ -36,11 +36,10 @@ type Rate struct {
 }
 
 // KeyLimits are a task.KeyLimits: see its fields. The zero value sets none. MaxInFlight and
-// Rate.Limit are -1 for no limit, and Burst is -1 for none.
+// Rate.Limit are -1 for no limit.
 type KeyLimits struct {
 	Weight      int  `json:",omitzero"`
 	MaxInFlight int  `json:",omitzero"`
-	Burst       int  `json:",omitzero"`
 	Rate        Rate `json:",omitzero"`
 }
 

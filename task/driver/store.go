@@ -34,10 +34,8 @@ type Settings struct {
 	KeyCapacity       int
 	CountOnlyWaiting  bool
 	WhenFull          fairq.WhenFull
-	Newcomers         fairq.Newcomers
 	Quantum           int64 // 0 means that rounds share tasks, not work
 	MaxInFlightPerKey int   // 0 means no limit
-	BurstPerKey       int   // beyond MaxInFlightPerKey
 	Rate, KeyRate     Rate
 	KeepPlace         bool
 	Retention         time.Duration

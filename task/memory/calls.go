@@ -412,7 +412,7 @@ func (q *queue) Pause(_ context.Context, key *string, paused bool) error {
 	}
 	k := q.keyState(*key, 0)
 	if k.paused = paused; paused {
-		q.updateAccess(k)
+		q.block(k)
 	} else {
 		k.wait.Hold = 0
 		q.settleWait(k, q.now())

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/task"
 	"github.com/fairq/fairq/task/memory"
 )
@@ -67,10 +66,7 @@ func TestLearnedCostOfABacklog(t *testing.T) {
 func TestUpcomingWithOneTurnAhead(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 1))
-		o := task.Options[int]{
-			Quantum: 1 + random.Int64N(10), Newcomers: fairq.Newcomers(random.IntN(2)),
-			MaxInFlightPerKey: 1000,
-		}
+		o := task.Options[int]{Quantum: 1 + random.Int64N(10), MaxInFlightPerKey: 1000}
 		o.Weight = func(key string) int { return 1 + len(key)%2 }
 		if random.IntN(2) == 0 {
 			o.PriorCost, o.MaxInFlightPerKey = 1+random.Int64N(20), 0

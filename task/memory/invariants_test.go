@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -117,24 +116,21 @@ func (q *queue) check(t require.TestingT) {
 		require.True(t, all > 0 || k.paused || k.wait.Until != 0 || k.own != nil ||
 			k.isIdle && k.given == 1)
 		require.True(t, all > 0 || len(k.lines) == 0 || k.isUniform())
-		limit, burst := q.settings.MaxInFlightPerKey, q.settings.BurstPerKey
+		limit := q.settings.MaxInFlightPerKey
 		if k.own != nil {
 			own++
-			limit, burst = cmp.Or(k.own.MaxInFlight, limit), cmp.Or(k.own.Burst, burst)
+			limit = cmp.Or(k.own.MaxInFlight, limit)
 		}
-		isFull := limit > 0 && k.tasks[driver.Taken] >= limit
-		mayBurst := isFull && k.tasks[driver.Taken] < limit+burst
 		require.Equal(t, k.wait.Until != 0, k.timer != 0)
-		require.Equal(t, k.paused || k.wait.Waits || isFull && !mayBurst, k.access == life.Blocked)
-		require.Equal(t, !k.isBlocked() && mayBurst, k.access == life.Burst)
+		require.Equal(t,
+			k.paused || k.wait.Waits || limit > 0 && k.tasks[driver.Taken] >= limit, k.blocked)
 	}
 	require.Equal(t, own, q.ownLimits)
 	lines, shown := map[*band]int{}, map[*heap[turn]]int{}
 	entry := func(k *keyState, e *entry, n int) {
 		require.Equal(t, n, e.len)
-		require.Equal(t, n > 0 && e.access != life.Blocked, e.index != 0)
-		require.Equal(t, e.access != life.Within, slices.Contains(k.passed, e))
-		require.LessOrEqual(t, e.access, k.access)
+		require.Equal(t, n > 0 && !e.hidden, e.index != 0)
+		require.Equal(t, e.hidden, slices.Contains(k.hidden, e))
 		if e.index != 0 {
 			shown[e.in()]++
 			at := (*e.in())[e.index-1]
@@ -142,6 +138,7 @@ func (q *queue) check(t require.TestingT) {
 		}
 	}
 	for _, k := range q.keys {
+		require.True(t, k.blocked || len(k.hidden) == 0)
 		for _, l := range k.lines {
 			lines[l.band]++
 			require.True(t, !l.isEmpty() || k.isUniform())
@@ -171,11 +168,9 @@ func (q *queue) check(t require.TestingT) {
 	}
 	for _, b := range q.bands {
 		require.Equal(t, lines[b], b.lines)
-		for access := range life.Blocked {
-			inOrder(&b.shown[access])
-			for _, k := range b.kinds {
-				inOrder(&k.shown[access])
-			}
+		inOrder(&b.shown)
+		for _, k := range b.kinds {
+			inOrder(&k.shown)
 		}
 	}
 	if q.evictable != nil {

@@ -188,7 +188,7 @@ func (q *queue) set(it *item, state driver.State) {
 			it.turn = 0
 		}
 		q.line(it).add(it)
-		if k := it.key; !q.waits || k.isBlocked() {
+		if k := it.key; !q.waits || k.blocked {
 			break
 		} else if k.tasks[driver.Ready] <= q.slots(k) {
 			q.ready(int(it.priority), it.kind)
@@ -198,7 +198,7 @@ func (q *queue) set(it *item, state driver.State) {
 	case driver.Taken:
 		it.consumer.leases.append(it)
 		if q.limited {
-			q.updateAccess(it.key)
+			q.block(it.key)
 		}
 	case driver.Buried:
 		q.buried.append(it)
@@ -240,34 +240,32 @@ func (q *queue) leaveState(it *item) {
 	if state == driver.Taken {
 		it.lease, it.consumer = 0, nil
 		if k := it.key; q.limited {
-			q.updateAccess(k)
+			q.block(k)
 			q.wake(k, min(1, k.tasks[driver.Ready]-q.slots(k)+1))
 		}
 	}
 }
 
-// updateAccess updates the access to a key.
-func (q *queue) updateAccess(k *keyState) {
-	was := k.access
-	within, burst := life.Slots(&q.settings, k.own, k.tasks[driver.Taken])
-	if k.access = life.AccessOf(within, burst, k.paused || k.wait.Waits); k.access < was {
-		for _, e := range k.passed {
-			e.move(life.Within)
-		}
-		k.passed = k.passed[:0]
+// block updates whether a key is blocked.
+func (q *queue) block(k *keyState) {
+	if k.blocked = k.paused || k.wait.Waits || q.slots(k) <= 0; k.blocked {
+		return
 	}
+	for _, e := range k.hidden {
+		e.show()
+	}
+	k.hidden = k.hidden[:0]
 }
 
 // slots returns how many more tasks of a key may be taken, less than 0 if the limit was higher.
 func (q *queue) slots(k *keyState) int {
-	within, burst := life.Slots(&q.settings, k.own, k.tasks[driver.Taken])
-	return within + burst
+	return life.MaxInFlight(&q.settings, k.own) - k.tasks[driver.Taken]
 }
 
 // wake reports that n more tasks of a key can be taken, unless it is blocked.
 func (q *queue) wake(k *keyState, n int) {
 	switch {
-	case k.isBlocked() || n <= 0:
+	case k.blocked || n <= 0:
 	case n == 1 && k.isUniform():
 		q.ready(k.lines[0].band.priority, k.lines[0].lanes[0].kind.name)
 	default:
@@ -281,7 +279,7 @@ func (k *keyState) isUniform() bool { return len(k.lines) == 1 && len(k.lines[0]
 // take takes the first task that the filter of a taker passes, nil if there is none.
 func (q *queue) take(by *driver.Taker, now int64) (*item, error) {
 	c, err := q.consumerOf(by)
-	if q.paused || q.all.isBlocked() || err != nil {
+	if q.paused || q.all.blocked || err != nil {
 		return nil, err
 	}
 	it := q.first(&by.Filter)
@@ -292,7 +290,7 @@ func (q *queue) take(by *driver.Taker, now int64) (*item, error) {
 		if n%timersPerCall == 0 {
 			q.mu.Unlock() // for other calls
 			q.lock()
-			if c, err = q.consumerOf(by); q.paused || q.all.isBlocked() || q.dropped || err != nil {
+			if c, err = q.consumerOf(by); q.paused || q.all.blocked || q.dropped || err != nil {
 				return nil, err
 			}
 		}
@@ -335,7 +333,7 @@ func (q *queue) takeID(consumer driver.Handle, id driver.ID, now int64) (*item, 
 			q.settleWait(k, now)
 		}
 	}
-	f, err := it.Hurry(q.paused || q.all.isBlocked() || it.key.isBlocked(), now, &q.stats)
+	f, err := it.Hurry(q.paused || q.all.blocked || it.key.blocked, now, &q.stats)
 	if err != nil {
 		return nil, err
 	}
@@ -351,16 +349,14 @@ func (q *queue) takeID(consumer driver.Handle, id driver.ID, now int64) (*item, 
 
 // first takes the first task in order out of its line.
 func (q *queue) first(f *driver.Filter) *item {
-	for access := life.Within; access == life.Within || access == life.Burst && q.limited; access++ {
-		for _, b := range q.bands {
-			if f.MaxPriority != nil && b.priority > *f.MaxPriority {
-				break
-			}
-			if lane := b.first(f.Kinds, access); lane != nil {
-				it := b.take(lane)
-				q.dropIfEmpty(lane.line)
-				return it
-			}
+	for _, b := range q.bands {
+		if f.MaxPriority != nil && b.priority > *f.MaxPriority {
+			return nil
+		}
+		if lane := b.first(f.Kinds); lane != nil {
+			it := b.take(lane)
+			q.dropIfEmpty(lane.line)
+			return it
 		}
 	}
 	return nil

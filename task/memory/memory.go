@@ -113,15 +113,12 @@ type keyState struct {
 	wait    life.Wait
 	timer   int32 // place in the heap of waiting keys
 	paused  bool
-	access  life.Access
+	blocked bool     // it is paused or waits, or has as many tasks taken as it may
 	isIdle  bool     // it is in queue.idle
 	lines   []*line  // one for each priority that it has tasks of, in that order
 	lineBuf [1]*line // the first array of lines, in the same allocation
-	passed  []*entry // see band
+	hidden  []*entry // see band
 }
-
-// isBlocked reports whether no task of the key can be taken.
-func (k *keyState) isBlocked() bool { return k.access == life.Blocked }
 
 // item is a task. Its times are nanoseconds since the epoch of the queue.
 type item struct {

@@ -103,7 +103,7 @@ func (m *model) TakeID(_ context.Context, h driver.Handle, id driver.ID) (driver
 	switch {
 	case t.State == driver.Taken:
 		return driver.Record{}, driver.ErrTaken
-	case m.paused || m.access(t.Key) == 2 || t.follows != 0 && t.State == driver.Held ||
+	case m.paused || m.blocked(t.Key) || t.follows != 0 && t.State == driver.Held ||
 		g != nil && (t.Role != driver.Member || !g.started):
 		return driver.Record{}, driver.ErrBlocked
 	case t.State == driver.Buried:

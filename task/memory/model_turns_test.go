@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -20,10 +19,9 @@ type modelBand struct {
 // modelLine is those of a key. Its share of each round is as many units of work as its weight, or
 // with a Quantum that times the quantum.
 type modelLine struct {
-	end    modelUse // after its last turn
-	turn   modelUse // before its next turn
-	share  int
-	served int // the round of its last turn
+	end   modelUse // after its last turn
+	turn  modelUse // before its next turn
+	share int
 }
 
 // modelUse is a round, and the units of the share of it that are used.
@@ -85,39 +83,20 @@ func (m *model) becomeReady(t *modelTask, at time.Time) {
 	}
 	if t.turn == 0 && m.queued(t) == 0 {
 		l.follow(b.now + 1)
-		if m.s.Newcomers == fairq.ThisRound && b.now > 0 && l.served < b.now {
-			l.follow(b.now)
-		}
 	}
 	t.State, t.ReadyAt = driver.Ready, at
 	m.enlist(t)
 }
 
-// access returns 0 if tasks of a key can be taken, 1 if only in a burst, and 2 if not.
-func (m *model) access(key string) int {
+func (m *model) blocked(key string) bool {
 	taken := m.count(func(t *modelTask) bool { return t.State == driver.Taken && t.Key == key })
 	limit := cmp.Or(m.limits[key].MaxInFlight, m.s.MaxInFlightPerKey)
-	burst := max(0, cmp.Or(m.limits[key].Burst, m.s.BurstPerKey))
-	switch {
-	case !m.until(all).IsZero() || m.keys[key] || !m.until(key).IsZero():
-		return 2
-	case limit <= 0 || taken < limit:
-		return 0
-	case taken < limit+burst:
-		return 1
-	}
-	return 2
+	return !m.until(all).IsZero() || m.keys[key] || !m.until(key).IsZero() ||
+		limit > 0 && taken >= limit
 }
 
 // next returns the task to be taken, and has used its turn.
 func (m *model) next(f *driver.Filter) *modelTask {
-	if t := m.nextOf(f, 0); t != nil {
-		return t
-	}
-	return m.nextOf(f, 1)
-}
-
-func (m *model) nextOf(f *driver.Filter, access int) *modelTask {
 	round := func(t *modelTask) int {
 		if t.turn > 0 {
 			return t.turn
@@ -126,7 +105,7 @@ func (m *model) nextOf(f *driver.Filter, access int) *modelTask {
 	}
 	var all []*modelTask
 	for _, t := range m.tasks {
-		if t.State == driver.Ready && f.Passes(t.Priority, t.Kind) && m.access(t.Key) == access {
+		if t.State == driver.Ready && f.Passes(t.Priority, t.Kind) && !m.blocked(t.Key) {
 			all = append(all, t)
 		}
 	}
@@ -153,7 +132,7 @@ func (m *model) use(t *modelTask, round int) {
 		cost = int(t.Cost)
 	}
 	missed := round < b.now
-	b.now, t.turn, l.served, l.end = max(b.now, round), round, round, l.turn
+	b.now, t.turn, l.end = max(b.now, round), round, l.turn
 	l.end.used = min(l.end.used, l.share-1) // its weight may be less now
 	for range cost {
 		if l.end.used == l.share {

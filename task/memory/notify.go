@@ -9,7 +9,7 @@ import (
 
 // ready reports that a task has become takeable.
 func (q *queue) ready(priority int, kind string) {
-	if q.waits && !q.paused && !q.all.isBlocked() {
+	if q.waits && !q.paused && !q.all.blocked {
 		for _, n := range q.notifiers {
 			n.Ready(priority, kind)
 		}
@@ -18,7 +18,7 @@ func (q *queue) ready(priority int, kind string) {
 
 // look makes all waiting takers look for a task.
 func (q *queue) look() {
-	if q.waits && !q.paused && !q.all.isBlocked() {
+	if q.waits && !q.paused && !q.all.blocked {
 		for _, n := range q.notifiers {
 			n.Look()
 		}

@@ -4,20 +4,16 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/internal/account"
-	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/internal/order"
 	"github.com/fairq/fairq/task/driver"
 )
 
 // A band has the lines of one priority: see package order for their turns.
 //
-// The invariant: a line with tasks is in a heap of its band, and a lane with tasks in a heap of
-// its kind. Each has two heaps, one for keys Within their limits and one for keys that may Burst.
-// If the key is Blocked, its lines and lanes are in neither. When a key gets less access, a line
-// stays in its heap until a taker comes upon it there. When a key gets more, its lines go back to
-// the first heap. So the cost of blocking a key does not depend on the number of its lines and
+// The invariant: a line with tasks is in the heap of its band, and a lane with tasks in the heap
+// of its kind, unless they are hidden: a taker has come upon them while their key was blocked, and
+// the key still is. So the cost of blocking a key does not depend on the number of its lines and
 // lanes. In the heap of a kind a lane may have the place that it had before its line used a turn.
 // That is never too late, and the taker that finds the lane there moves it. So the cost of a take
 // does not depend on the kinds of other tasks.
@@ -28,9 +24,9 @@ type band struct {
 	furthest uint64 // the last round of all accounts of the band
 	lines    int
 	kinds    map[string]*kind
-	shown    shown           // lines
-	idle     map[string]used // of keys without a line here
-	maxIdle  int             // the number of idle keys at which void ones are forgotten
+	shown    heap[turn]                 // of lines
+	idle     map[string]account.Account // of keys without a line here
+	maxIdle  int                        // the number of idle keys at which void ones are forgotten
 }
 
 // spareKinds is the number of kinds beyond which a band forgets kinds without tasks.
@@ -43,11 +39,8 @@ const fewLanes = 8
 type kind struct {
 	name  string
 	lanes int
-	shown shown // lanes
+	shown heap[turn] // of lanes
 }
-
-// shown has the lines of a band, or the lanes of a kind, by the access to their keys.
-type shown [life.Blocked]heap[turn]
 
 // turn is the next turn of a line or a lane.
 type turn struct {
@@ -60,13 +53,13 @@ func (t turn) before(other turn) bool {
 }
 func (t turn) at() *int32 { return &t.index }
 
-// entry is a line or a lane in the heaps of its band or kind.
+// entry is a line or a lane in the heap of its band or kind.
 type entry struct {
 	line   *line
 	lane   *lane // nil for the line
 	len    int   // tasks
 	index  int32
-	access life.Access // of the heap
+	hidden bool
 }
 
 // line has the ready tasks of a key in a band. Tasks that were handed back with their turns are in
@@ -78,17 +71,11 @@ type line struct {
 	back   bool
 	lanes  heap[byHead]     // by their first tasks, empty ones last
 	next   account.Account  // its turn, unless the tasks have their own
-	used                    // before that
+	end    account.Account  // after its last turn
 	byKind map[string]*lane // all lanes, nil if there are few
 
 	one     lane      // the first lane, inside the line because most lines need only one
 	laneBuf [1]byHead // the first array of lanes
-}
-
-// used is the use of the rounds by a line.
-type used struct {
-	end    account.Account // after its last turn
-	served uint64          // the round of its last turn
 }
 
 // lane has the tasks of one kind in a line, in the order of their places.
@@ -115,11 +102,11 @@ func (a byPlace) before(b byPlace) bool {
 }
 func (a byPlace) at() *int32 { return &a.early }
 
-// first returns the lane with the first task of one of the kinds, or of any kind if kinds is nil,
-// of the keys with an access. It returns nil if there is none.
-func (b *band) first(kinds []string, access life.Access) *lane {
+// first returns the lane with the first takeable task of one of the kinds, or of any kind if kinds
+// is nil. It returns nil if there is none.
+func (b *band) first(kinds []string) *lane {
 	if kinds == nil {
-		if t := b.shown.first(access); t.entry != nil {
+		if t := first(&b.shown); t.entry != nil {
 			return t.line.lanes[0].lane
 		}
 		return nil
@@ -127,7 +114,7 @@ func (b *band) first(kinds []string, access life.Access) *lane {
 	var next turn
 	for _, name := range kinds {
 		if k := b.kinds[name]; k != nil {
-			if t := k.shown.first(access); t.entry != nil && (next.entry == nil || t.before(next)) {
+			if t := first(&k.shown); t.entry != nil && (next.entry == nil || t.before(next)) {
 				next = t
 			}
 		}
@@ -138,19 +125,18 @@ func (b *band) first(kinds []string, access life.Access) *lane {
 	return next.lane
 }
 
-// first returns the first turn of the keys with an access, a zero turn if there is none.
-func (s *shown) first(access life.Access) turn {
-	for heap := &s[access]; len(*heap) > 0; {
-		t := (*heap)[0]
-		if k := t.line.key; k.access > access {
-			if access == life.Within {
-				k.passed = append(k.passed, t.entry)
-			}
-			t.move(k.access)
+// first returns the first turn whose key is not blocked, a zero turn if there is none.
+func first(shown *heap[turn]) turn {
+	for len(*shown) > 0 {
+		t := (*shown)[0]
+		if k := t.line.key; k.blocked {
+			shown.remove(t)
+			t.hidden = true
+			k.hidden = append(k.hidden, t.entry)
 		} else if now := t.turn(); now == t {
 			return t
 		} else {
-			heap.fix(now)
+			shown.fix(now)
 		}
 	}
 	return turn{}
@@ -167,7 +153,7 @@ func (b *band) take(lane *lane) *item {
 	if it.learned {
 		it.cost = uint32(cost)
 	}
-	b.now, l.served = max(b.now, turn.Round), turn.Round
+	b.now = max(b.now, turn.Round)
 	l.end, l.next = order.Used(turn, b.now, cost, l.share())
 	b.furthest = max(b.furthest, l.end.Round)
 	lane.remove(it)
@@ -184,7 +170,7 @@ func (l *line) add(it *item) {
 	if l.back {
 		it.turn = min(it.turn, max(1, b.now)) // the band may have been forgotten since
 	} else if l.len == 0 {
-		l.next = order.First(l.end, l.served, b.now, q.newcomersJoin(), l.share())
+		l.next = l.end.Next(b.now+1, l.share())
 	}
 	lane := &l.one
 	if lane.kind == nil || lane.kind.name != it.kind { // rare
@@ -250,7 +236,7 @@ func (b *band) newLine(k *keyState, back bool) *line {
 	l.lanes = l.laneBuf[:0]
 	l.lanes.push(byHead{&l.one})
 	if b.lines++; !back {
-		l.used = b.idle[k.name]
+		l.end = b.idle[k.name]
 		delete(b.idle, k.name)
 	}
 	return l
@@ -261,31 +247,24 @@ func (b *band) leave(l *line) {
 	for _, lane := range l.lanes {
 		b.leaveKind(lane.kind)
 	}
-	l.key.passed = slices.DeleteFunc(l.key.passed, func(e *entry) bool { return e.line == l })
+	l.key.hidden = slices.DeleteFunc(l.key.hidden, func(e *entry) bool { return e.line == l })
 	b.lines--
-	if l.back || b.isVoid(l.used) {
+	if l.back || b.isVoid(l.end) {
 		return
 	}
 	if len(b.idle) >= max(maxSpare, b.maxIdle) {
-		maps.DeleteFunc(b.idle, func(_ string, u used) bool { return b.isVoid(u) })
+		maps.DeleteFunc(b.idle, func(_ string, end account.Account) bool { return b.isVoid(end) })
 		b.maxIdle = 2 * len(b.idle)
 	}
 	if b.idle == nil {
-		b.idle = map[string]used{}
+		b.idle = map[string]account.Account{}
 	}
-	b.idle[l.key.name] = l.used
+	b.idle[l.key.name] = l.end
 }
 
-// isVoid reports whether the use of the rounds by a line has no effect any more.
-func (b *band) isVoid(u used) bool {
-	join := b.now
-	if !b.queue.newcomersJoin() {
-		join++
-	}
-	return u.end.Round < join || u == used{}
-}
-
-func (q *queue) newcomersJoin() bool { return q.settings.Newcomers == fairq.ThisRound }
+// isVoid reports whether the account of a line has no effect any more, because the line has used
+// no round to come.
+func (b *band) isVoid(end account.Account) bool { return end.Round <= b.now }
 
 // isEmpty reports whether the line has no tasks, and so no turn.
 func (l *line) isEmpty() bool { return l.len == 0 }
@@ -352,15 +331,12 @@ func (l *line) lane(name string) *lane {
 	return free
 }
 
-// in returns the heap in which the line or lane is while it has tasks, nil if it is in none.
+// in returns the heap in which the line or lane is while it has tasks.
 func (e *entry) in() *heap[turn] {
-	switch {
-	case e.access == life.Blocked:
-		return nil
-	case e.lane == nil:
-		return &e.line.band.shown[e.access]
+	if e.lane == nil {
+		return &e.line.band.shown
 	}
-	return &e.lane.kind.shown[e.access]
+	return &e.lane.kind.shown
 }
 
 // turn returns the next turn.
@@ -379,26 +355,21 @@ func (e *entry) turn() turn {
 // count counts a task that enters (1), or leaves (-1). first reports whether it is or was the
 // first.
 func (e *entry) count(n int, first bool) {
-	e.len += n
-	switch in := e.in(); {
-	case in == nil:
+	switch e.len += n; {
+	case e.hidden:
 	case e.len == 0:
-		in.remove(turn{entry: e})
+		e.in().remove(turn{entry: e})
 	case e.len == n:
-		in.push(e.turn())
+		e.in().push(e.turn())
 	case first && (n > 0 || e.lane == nil): // else it may stay too early: see band
-		in.fix(e.turn())
+		e.in().fix(e.turn())
 	}
 }
 
-// move moves the line or lane to the heap of another access.
-func (e *entry) move(to life.Access) {
-	if in := e.in(); in != nil && e.len > 0 {
-		in.remove(turn{entry: e})
-	}
-	e.access = to
-	if in := e.in(); in != nil && e.len > 0 {
-		in.push(e.turn())
+// show undoes hiding.
+func (e *entry) show() {
+	if e.hidden = false; e.len > 0 {
+		e.in().push(e.turn())
 	}
 }
 

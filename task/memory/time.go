@@ -94,11 +94,11 @@ func (q *queue) advance(now int64, most int) int {
 
 // setWait applies a changed wait of a key, or of the queue.
 func (q *queue) setWait(k *keyState, now int64) {
-	was := k.isBlocked()
+	was := k.blocked
 	q.waiting.index(k, k.wait.Until != 0)
-	switch q.updateAccess(k); {
+	switch q.block(k); {
 	case !was:
-	case k == &q.all && !k.isBlocked():
+	case k == &q.all && !k.blocked:
 		q.look()
 	default:
 		q.wake(k, min(k.tasks[driver.Ready], q.slots(k), k.wait.Tokens(q.rate(k), now)))

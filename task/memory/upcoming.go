@@ -5,7 +5,6 @@ import (
 	"iter"
 	"math"
 
-	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/internal/order"
 	"github.com/fairq/fairq/task/driver"
 )
@@ -34,40 +33,34 @@ func (q *queue) upcoming(found []driver.UpcomingTask) ([]driver.UpcomingTask, er
 	if q.paused {
 		all.Slots = 0
 	}
-	keys, bands := map[*keyState]*order.Key{}, make([]order.Band[*item], len(q.bands))
-	for access := range life.Blocked {
-		for i, b := range q.bands {
-			bands[i].Now = b.now
-			for it, round := range bands[i].Forecast(b.upcoming(keys, access), access, all, now) {
-				if len(found) == cap(found) {
-					return found, nil
-				}
-				if !it.isDue(now) {
-					found = append(found, driver.UpcomingTask{
-						Info: q.info(it), Round: round, Weight: it.key.weight(),
-					})
-				}
+	keys := map[*keyState]*order.Key{}
+	for _, b := range q.bands {
+		for it, round := range order.Forecast(b.upcoming(keys), b.now, all, now) {
+			if len(found) == cap(found) {
+				return found, nil
+			}
+			if !it.isDue(now) {
+				found = append(found, driver.UpcomingTask{
+					Info: q.info(it), Round: round, Weight: it.key.weight(),
+				})
 			}
 		}
 	}
 	return found, nil
 }
 
-// upcoming iterates over the lines of the keys with an access. keys has the limits of their keys
-// after the tasks before.
-func (b *band) upcoming(
-	keys map[*keyState]*order.Key, access life.Access,
-) iter.Seq[*order.Line[*item]] {
+// upcoming iterates over the lines with takeable tasks. keys has the limits of their keys after
+// the tasks before.
+func (b *band) upcoming(keys map[*keyState]*order.Key) iter.Seq[*order.Line[*item]] {
 	return func(yield func(*order.Line[*item]) bool) {
-		for t := range inOrder(b.shown[access]) {
+		for t := range inOrder(b.shown) {
 			l, k := t.line, t.line.key
-			if k.isBlocked() {
+			if k.blocked {
 				continue
 			}
 			if keys[k] == nil {
-				within, burst := life.Slots(&b.queue.settings, k.own, k.tasks[driver.Taken])
 				keys[k] = &order.Key{
-					Slots: within, Burst: burst, Rate: b.queue.rate(k), Wait: k.wait,
+					Slots: b.queue.slots(k), Rate: b.queue.rate(k), Wait: k.wait,
 				}
 			}
 			w := &walk{line: l}

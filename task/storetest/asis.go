@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/task"
 )
 
@@ -25,7 +24,7 @@ var asIsCases = []testCase{
 	{"Keeps", "It keeps its options", func(e *env) {
 		o := options{
 			Capacity: 3, KeyCapacity: 2,
-			MaxInFlightPerKey: 1, Quantum: 5, Newcomers: fairq.ThisRound, Format: "text",
+			MaxInFlightPerKey: 1, Quantum: 5, Format: "text",
 		}
 		q := e.open(o)
 		q.put("a1 a2 b1")

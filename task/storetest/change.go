@@ -27,10 +27,9 @@ func (r *run) anyOptions() options {
 	all := []options{
 		{},
 		{Capacity: 10},
-		{Capacity: 10, KeyCapacity: 3, MaxInFlightPerKey: 2, BurstPerKey: 2},
-		{Capacity: 10, Newcomers: fairq.ThisRound},
+		{Capacity: 10, KeyCapacity: 3, MaxInFlightPerKey: 2},
 		{Capacity: 5, WhenFull: fairq.RejectOverShare},
-		{Newcomers: fairq.ThisRound, Retention: second},
+		{Retention: second},
 		{MaxInFlightPerKey: 1, Retention: time.Hour},
 		{KeepPlace: true},
 		{KeepPlace: true, MaxInFlightPerKey: 2},

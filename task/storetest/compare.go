@@ -85,7 +85,6 @@ type comparison struct {
 	removes bool       // tasks leave the line otherwise than by being taken
 	pauses  bool       // keys are paused
 	limits  *rand.Rand // of keys; nil if they get none of their own
-	bursts  *rand.Rand // nil if there are none
 
 	subject Subject
 	tx      Transactor // the first store, if calls are made in transactions of the caller's own
@@ -185,7 +184,6 @@ func (c *comparison) choose() {
 	if c.subject.Exact {
 		seldom = 2 // nothing of it makes the comparison weaker
 	}
-	o.Newcomers = fairq.Newcomers(c.IntN(3) / 2)
 	if c.chance(seldom) {
 		for _, k := range Keys {
 			c.weights[k] = 1 + c.IntN(3)
@@ -222,11 +220,6 @@ func (c *comparison) choose() {
 	}
 	if limits := rand.New(rand.NewPCG(c.seed, 3)); limits.IntN(2) == 0 {
 		c.limits = limits
-	}
-	if bursts := rand.New(rand.NewPCG(c.seed, 4)); bursts.IntN(2) == 0 {
-		if c.bursts = bursts; o.MaxInFlightPerKey > 0 {
-			o.BurstPerKey = bursts.IntN(3)
-		}
 	}
 	if c.subject.Exact {
 		if o.Quantum > 0 && o.KeyRate == (task.Rate{}) && o.Rate == (task.Rate{}) &&

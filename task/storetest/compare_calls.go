@@ -399,9 +399,6 @@ func (c *comparison) limit() {
 	var l *task.KeyLimits
 	if c.limits.IntN(4) > 0 {
 		l = &task.KeyLimits{MaxInFlight: c.limits.IntN(5) - 1}
-		if c.bursts != nil {
-			l.Burst = c.bursts.IntN(4) - 1
-		}
 		if c.options.WhenFull < fairq.EvictHeaviest { // else the old weights of tasks matter
 			l.Weight = c.limits.IntN(5)
 		}

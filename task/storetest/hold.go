@@ -28,9 +28,7 @@ func (q *queue) goesOn(want string, after time.Duration) *lease {
 var holdCases = []testCase{
 	{"Others", "makes a key wait for d, which must be more than 0: none of its " +
 		"tasks is taken until then", func(e *env) {
-		for _, o := range []options{
-			{}, {KeepPlace: true}, {MaxInFlightPerKey: 1}, {Quantum: 1}, {Newcomers: fairq.ThisRound},
-		} {
+		for _, o := range []options{{}, {KeepPlace: true}, {MaxInFlightPerKey: 1}, {Quantum: 1}} {
 			q := e.openIn(e.store, "queue", o)
 			q.put("a1 b1")
 			q.hold("a", 10*second)

@@ -70,69 +70,6 @@ var limitCases = []testCase{
 			e.ok(q.Drop(ctx))
 		}
 	}},
-	{
-		"Burst",
-		"a taker that finds no task of a key within its MaxInFlightPerKey looks once more, " +
-			"in the same order, among the keys with fewer tasks taken than both numbers together",
-		func(e *env) {
-			q := e.open(options{MaxInFlightPerKey: 1, BurstPerKey: 2})
-			ids := q.put("a1 a2 a3 a4 a5 b1 b2 b3 b4")
-			q.put("c1 c2 c3 c4", task.PutOptions{Priority: 1})
-			l := q.takes("a1 b1 c1 a2 b2 a3 b3 c2")
-			q.consumer(upTo(0)).none()
-			q.takes("c3")
-			q.none()
-			_, err := q.TakeID(ctx, ids[3])
-			e.is(err, task.ErrBlocked)
-			l[0].ack()
-			l[3].ack()
-			q.put("d1 d2", task.PutOptions{Priority: 2})
-			q.takes("d1 a4 a5 d2")
-			q.none()
-		},
-	},
-	{"BurstFilter", "a taker that finds no task of a key within its", func(e *env) {
-		q := e.open(options{MaxInFlightPerKey: 1, BurstPerKey: 1})
-		x := task.PutOptions{Kind: "x"}
-		q.put("a1 a2")
-		q.put("a3", x)
-		q.put("b1", task.PutOptions{Priority: 1})
-		q.takes("a1")
-		q.consumer(upTo(0)).takes("a2") // for this taker b1 is not urgent enough
-		q.takes("b1")
-		q.put("c1 c2 c3")
-		q.put("c4", x)
-		q.put("d1", task.PutOptions{Kind: "x", Priority: 1})
-		q.takes("c1")
-		q.consumer(kinds("x")).takes("d1 c4") // not a3: that key is at its limit and burst
-		q.none()
-	}},
-	{"BurstWakes", "What a burst has taken is not taken back", func(e *env) {
-		q := e.open(options{MaxInFlightPerKey: 1, BurstPerKey: 1})
-		q.put("a1 a2 a3")
-		l := q.takes("a1 a2")
-		take := q.taking()
-		take.waits()
-		l[0].ack()
-		gotAll(e, "a3", take)
-		take = q.taking()
-		q.put("a4 b1 b2")
-		gotAll(e, "b1", take)
-		gotAll(e, "b2", q.taking())
-		take = q.taking()
-		take.waits()
-		q.limit("a", &task.KeyLimits{Burst: 2})
-		gotAll(e, "a4", take)
-		q.limit("a", &task.KeyLimits{Burst: -1})
-		l[1].holds()
-		take = q.taking()
-		q.put("a5 b3")
-		l[1].ack()
-		take.waits()
-		q.limit("b", &task.KeyLimits{MaxInFlight: -1})
-		gotAll(e, "b3", take)
-		q.none()
-	}},
 	{"Wakes", "SetKey gives a key limits of its own", func(e *env) {
 		q := e.open(options{MaxInFlightPerKey: 1, KeyRate: task.Rate{Limit: 0.001, Burst: 2}})
 		q.put("a1 a2 a3 a4")
@@ -310,7 +247,6 @@ var limitCases = []testCase{
 			"KeyLimits.Weight is -1;":                           {Weight: -1},
 			fmt.Sprint("is ", fairq.MaxWeight+1, ";"):           {Weight: fairq.MaxWeight + 1},
 			fmt.Sprint("MaxInFlight is ", fairq.MaxLen+1, ";"):  {MaxInFlight: fairq.MaxLen + 1},
-			fmt.Sprint("KeyLimits.Burst is ", fairq.MaxLen+1):   {Burst: fairq.MaxLen + 1},
 			"KeyLimits.Rate.Limit is NaN; it must be more than": {Rate: task.Rate{Limit: math.NaN()}},
 			"KeyLimits.Rate.Limit is +Inf;":                     {Rate: task.Rate{Limit: math.Inf(1)}},
 			"and 1000000000 at most":                            {Rate: task.Rate{Limit: 1.1e9}},
@@ -386,9 +322,7 @@ var limitElsewhere = []testCase{
 		o := limitable
 		q := e.open(o)
 		q.put("a1 a2 b1")
-		l := task.KeyLimits{
-			MaxInFlight: 1, Burst: 3, Weight: 2, Rate: task.Rate{Limit: 0.5, Burst: 7},
-		}
+		l := task.KeyLimits{MaxInFlight: 1, Weight: 2, Rate: task.Rate{Limit: 0.5, Burst: 7}}
 		q.limit("a", &l)
 		q.limit("c", &task.KeyLimits{Weight: 5})
 		q.takes("a1")
@@ -396,25 +330,7 @@ var limitElsewhere = []testCase{
 		other := e.openIn(e.reopen(), "queue", o)
 		other.limited(task.LimitedKey{Key: "a", KeyLimits: l},
 			task.LimitedKey{Key: "c", KeyLimits: task.KeyLimits{Weight: 5}})
-		other.order("b1 a2")
-	}},
-	{"BurstChanged", "a taker that finds no task of a key within its", func(e *env) {
-		less := options{MaxInFlightPerKey: 1, Grace: ages}
-		more := less
-		more.BurstPerKey = 1
-		for name, o := range map[string]options{"more": less, "less": more} {
-			q := e.openIn(e.store, name, o)
-			q.put("a1 a2 a3")
-			c := q.consumer(task.Filter{})
-			c.takes("a1")
-			c.disconnect() // the lease stays
-			q.close()
-		}
-		store := e.reopen()
-		q := e.reopenAs(store, "more", more)
-		q.takes("a2")
-		q.none()
-		e.reopenAs(store, "less", less).none()
+		other.order("b1")
 	}},
 	{"Changed", "The queue must have a MaxInFlightPerKey or a KeyRate", func(e *env) {
 		q := e.open(limitable)

@@ -31,16 +31,12 @@ func (v *view) Fetch(ranges ...rows.Range) error { return v.fetch(nil, ranges) }
 func (v *view) fetch(spans []Span, ranges []rows.Range) error {
 	var keys [][]byte
 	for _, r := range ranges {
-		apart := v.takesApart(&r)
-		rowKeys := v.primaryKeys(&r)
-		switch {
-		case rowKeys == nil && apart:
+		rowKeys, takes := v.primaryKeys(&r), v.takes(&r)
+		if takes {
 			rowKeys = v.likelyTasks(r.Limit)
 			r.Limit *= v.head.lanes.window()
-		case rowKeys == nil && v.db.options.Taking == Staged && v.takes(&r):
-			continue
 		}
-		if keys = append(keys, v.addPayloadKeys(rowKeys, &r)...); rowKeys != nil && !apart {
+		if keys = append(keys, v.addPayloadKeys(rowKeys, &r)...); rowKeys != nil && !takes {
 			continue
 		}
 		for _, at := range v.prefixes(&r) {

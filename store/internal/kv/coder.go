@@ -118,7 +118,7 @@ func (c *coder) codeTask(r *rows.Row) {
 	text(c, &r.Group)
 	number(c, &r.State)
 	c.damaged = c.damaged || r.State < driver.Ready || r.State > driver.Held
-	number(c, &r.Band)
+	c.flag(&r.Takeable)
 	number(c, &r.Round)
 	number(c, &r.Used)
 	c.flag(&r.Gap)
@@ -156,7 +156,6 @@ func (c *coder) codeServed(s *rows.Served) {
 	text(c, &s.Key)
 	number(c, &s.Round)
 	number(c, &s.Used)
-	number(c, &s.Taken)
 }
 
 func (c *coder) codeConsumer(r *rows.Consumer) {

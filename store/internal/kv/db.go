@@ -19,9 +19,7 @@ const (
 	sectionTally    = 101
 	sectionLock     = 102
 	sectionPayload  = 103
-	sectionRequest  = 104
-	sectionHandOut  = 105
-	sectionNotifier = 106
+	sectionNotifier = 104
 )
 
 // Keys outside of queues.
@@ -42,9 +40,12 @@ var errForeign = errors.New("the key was not written by fairq")
 
 // Options configure a DB.
 type Options struct {
-	Taking     Taking
 	MarkStep   uint64 // the number of ready tasks to leave before the mark moves; 0 means 4,000
 	KeepSchema bool   // Open returns an error if the engine is empty, and writes nothing into it
+
+	// Strict makes all processes take the very first tasks, without lanes: all but one have to try
+	// again. Tests of the order between processes need that.
+	Strict bool
 }
 
 // DB implements rows.DB over an Engine.

@@ -17,9 +17,7 @@
 //	(queue, 102)                               the lock of the queue: its process and its end
 //	(queue, 102, 0)                            the mark: no ready task comes before it
 //	(queue, 103, task)                         a payload
-//	(queue, 104, process)                      the request of a process for tasks, or the answer
-//	(queue, 105)                               the process that handed out tasks last
-//	(queue, 106)                               the last change that others may wait for: its
+//	(queue, 104)                               the last change that others may wait for: its
 //	                                           process, and the number of its transaction
 //
 // Tallies hold the counters that change with each task, and payloads have keys of their own. So a

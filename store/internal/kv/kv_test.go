@@ -117,16 +117,13 @@ func fill(t *testing.T, m *memory) {
 	require.NoError(t, err)
 	for state := driver.Ready; state <= driver.Held; state++ {
 		r := set(new(rows.Row), 100*int(state))
-		r.Was, r.State, r.Band = 0, state, 0
-		if state == driver.Ready {
-			r.Band = 1
-		}
+		r.Was, r.State, r.Takeable = 0, state, state == driver.Ready
 		r.Hidden, r.Front = false, rows.AtFront
 		put(t, v.Tasks(), rows.TaskID, r)
 	}
 	parked := set(new(rows.Row), 600)
 	parked.Was, parked.State, parked.Round = 0, driver.Ready, 0
-	parked.Band, parked.Front = 0, rows.Parked
+	parked.Takeable, parked.Front = false, rows.Parked
 	put(t, v.Tasks(), rows.TaskID, parked)
 	k := set(new(rows.Key), 0)
 	k.Oldest = 0 // the table does not store it
@@ -348,7 +345,7 @@ func TestTaken(t *testing.T) {
 	require.NoError(t, err)
 	moved[0].Round++
 	require.NoError(t, c.Put(moved[0]))
-	old[0].State, old[0].Band, old[0].Consumer = driver.Taken, 0, 9
+	old[0].State, old[0].Takeable, old[0].Consumer = driver.Taken, false, 9
 	require.NoError(t, c.Put(old[0]))
 	now, err := c.Get(old[0].ID, false)
 	require.NoError(t, err)

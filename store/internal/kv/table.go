@@ -208,8 +208,7 @@ const (
 func (v *view) isDue(r *rows.Range) bool {
 	byTime := r.Index == rows.TaskWake || r.Index == rows.KeyUntil ||
 		r.Index == rows.ConsumerDeadline
-	return byTime && r.Lock == rows.SkipLocked && !v.exclusive && v.head.lanes.count > 1 &&
-		v.db.options.Taking == Apart
+	return byTime && r.Lock == rows.SkipLocked && !v.exclusive && v.head.lanes.count > 1
 }
 
 // findDue finds the entries of such a range whose change this process makes.

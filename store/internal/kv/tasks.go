@@ -15,26 +15,21 @@ type taskTable struct{ table[rows.Row] }
 
 // takes reports whether a range has tasks that the transaction will take while others take tasks.
 func (v *view) takes(r *rows.Range) bool {
-	return !v.exclusive && v.db.options.Taking != Strict &&
+	return !v.exclusive && !v.db.options.Strict &&
 		r.Lock == rows.SkipLocked && r.Limit > 0 &&
 		(r.Index == rows.TaskReady || r.Index == rows.TaskKind)
 }
 
-func (v *view) takesApart(r *rows.Range) bool { return v.db.options.Taking == Apart && v.takes(r) }
-
 // Scan implements rows.Table. Transactions that take tasks at the same time choose different ones.
 func (t taskTable) Scan(r rows.Range) ([]*rows.Row, error) {
-	takes := t.takes(&r)
-	t.took = t.took || takes
 	var hits []hit[rows.Row]
 	var err error
 	switch {
-	case t.takesApart(&r):
-		hits, err = t.findApart(r)
+	case t.takes(&r):
+		t.took = true
+		hits, err = t.findByLane(r)
 	case r.Lock == rows.NoMore:
 		return t.table.Scan(r)
-	case takes && t.handOut != nil && r.To[0] == t.handOut.before:
-		hits, err = t.findHandedOut(&r)
 	default:
 		hits, err = t.find(&r)
 	}
@@ -55,16 +50,16 @@ func (t taskTable) Scan(r rows.Range) ([]*rows.Row, error) {
 // find is find of the table, but moves the mark forward if the transaction takes tasks.
 func (t taskTable) find(r *rows.Range) ([]hit[rows.Row], error) {
 	hits, err := t.table.find(r)
-	if r.Index == rows.TaskReady && r.From == nil && r.Lock == rows.SkipLocked && len(hits) > 0 {
+	if r.Index == rows.TaskReady && r.Lock == rows.SkipLocked && len(hits) > 0 {
 		t.moveMark(hits[0].rest)
 	}
 	return hits, err
 }
 
-// findApart chooses the entries of a range that this process takes: tasks that it has skipped too
+// findByLane chooses the entries of a range that this process takes: tasks that it has skipped too
 // often, then the first tasks of its lane, then any others. It predicts that the process takes the
 // next tasks of its lane in its next transaction.
-func (t taskTable) findApart(r rows.Range) ([]hit[rows.Row], error) {
+func (t taskTable) findByLane(r rows.Range) ([]hit[rows.Row], error) {
 	wanted := r.Limit
 	r.Limit *= t.head.lanes.window()
 	hits, err := t.find(&r)

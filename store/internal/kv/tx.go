@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/fairq/fairq/store/internal/rows"
@@ -135,7 +136,7 @@ func (x *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 	v.tallyIndex = l.acquireTally()
 	for {
 		v.now, v.head = time.Now().UnixNano(), l.predictHead()
-		err := v.readAhead(plan)
+		err := v.fetch([]Span{v.headSpan()}, plan.Ranges)
 		var h *head
 		if err == nil {
 			h, err = x.readHead(v)
@@ -170,13 +171,27 @@ func (x *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 	return v, nil
 }
 
-// readAhead reads the head and the ranges of the plan in one exchange.
-func (v *view) readAhead(plan *rows.Plan) error {
-	spans := []Span{v.headSpan()}
-	if n, _ := wantedTasks(plan); n > 0 && v.db.options.Taking == Staged {
-		spans = append(spans, v.requestSpan())
+// prepare reports whether a transaction can go on. If it takes tasks, and its process has no lane
+// and others were faster, prepare gets it a lane: it writes the tally, commits and returns false.
+// Then the transaction begins again.
+func (x *tx) prepare(v *view, plan *rows.Plan) (ready bool, err error) {
+	takes := slices.ContainsFunc(plan.Ranges, func(r rows.Range) bool { return v.takes(&r) })
+	if !takes || v.head.Paused || x.wrote || v.head.lanes.own >= 0 || !v.hasFailed() {
+		return true, nil
 	}
-	return v.fetch(spans, plan.Ranges)
+	v.took = true
+	if err = v.saveTally(); err != nil {
+		return false, err
+	}
+	x.Guard(v.section(sectionQueue), nil)
+	switch err = x.Txn.Commit(); {
+	case errors.Is(err, ErrConflict):
+		x.db.conflicts.Add(1)
+		return false, x.fail("wait for a lane", nil, pause(x.ctx))
+	case err != nil && !errors.Is(err, ErrUnknown): // the next read shows an unknown outcome
+		return false, x.fail("get a lane", nil, err)
+	}
+	return false, nil
 }
 
 // lockTime is the time after which a lock ends by itself, because its process may have died.

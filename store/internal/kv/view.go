@@ -20,13 +20,12 @@ type view struct {
 	id         uint64
 	head       *head
 	now        int64
-	byKey      bool     // see rows.Plan
-	exclusive  bool     // guards all tallies, so no row need be guarded
-	tallyIndex int      // the tally of the process that this transaction uses
-	number     uint64   // the last number given out
-	took       bool     // it has read tasks to take them
-	handOut    *request // the answer whose tasks it takes, nil if it may take any
-	notifies   bool     // see Notify
+	byKey      bool   // see rows.Plan
+	exclusive  bool   // guards all tallies, so no row need be guarded
+	tallyIndex int    // the tally of the process that this transaction uses
+	number     uint64 // the last number given out
+	took       bool   // it has read tasks to take them
+	notifies   bool   // see Notify
 	dropped    bool
 }
 

@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -16,28 +15,17 @@ type Calls struct{ View }
 type Filter struct {
 	MaxPriority int      // none less urgent; driver.MaxPriority means all, -1 none
 	Kinds       []string // nil means all
-	Bursts      bool     // tasks may be taken in bursts too
 }
 
-// ReadyRange is the first n tasks that can be taken and pass a filter. At its end are tasks that
-// can be taken in bursts, if the filter passes all priorities; else burstRange has these tasks.
+// ReadyRange is the first n tasks that can be taken and pass a filter.
 func ReadyRange(f Filter, n int) Range {
-	last := bandOf(f.MaxPriority, life.Within)
-	if f.MaxPriority == driver.MaxPriority {
-		last = bandOf(f.MaxPriority, life.Burst)
-	}
 	r := Range{
-		Index: TaskReady, To: through(int64(last)), Limit: n, Payload: true, Lock: SkipLocked,
+		Index: TaskReady, To: through(int64(f.MaxPriority)), Limit: n,
+		Payload: true, Lock: SkipLocked,
 	}
 	if f.Kinds != nil {
 		r.Index, r.Prefixes = TaskKind, each(slices.Compact(slices.Sorted(slices.Values(f.Kinds))))
 	}
-	return r
-}
-
-func burstRange(f Filter, n int) Range {
-	r := ReadyRange(f, n)
-	r.From, r.To = Tuple{int64(firstBurst)}, through(int64(bandOf(f.MaxPriority, life.Burst)))
 	return r
 }
 
@@ -137,27 +125,14 @@ func (v Calls) Put(r *Row) error {
 func (v Calls) Delete(r *Row) error { return v.Tasks().Delete(r) }
 
 // Ready returns the first n tasks that can be taken.
-func (v Calls) Ready(f Filter, n int) ([]*Row, error) { return v.ready(f, ReadyRange(f, n)) }
+func (v Calls) Ready(f Filter, n int) ([]*Row, error) { return v.Rows(ReadyRange(f, n)) }
 
 // AnyReady reports whether there is a task that Ready returns or passes over.
 func (v Calls) AnyReady(f Filter) (bool, error) {
 	r := ReadyRange(f, 1)
 	r.Payload, r.Lock = false, NoLock
-	found, err := v.ready(f, r)
-	return len(found) > 0, err
-}
-
-func (v Calls) ready(f Filter, r Range) ([]*Row, error) {
 	found, err := v.Rows(r)
-	if r.Limit -= len(found); f.Bursts && f.MaxPriority < driver.MaxPriority && r.Limit > 0 &&
-		err == nil {
-		more := burstRange(f, r.Limit)
-		more.Payload, more.Lock = r.Payload, r.Lock
-		var bursts []*Row
-		bursts, err = v.Rows(more)
-		found = append(found, bursts...)
-	}
-	return found, err
+	return len(found) > 0, err
 }
 
 // Due returns n tasks whose Wake is not after now, the earliest first.

@@ -139,15 +139,9 @@ const pollLockedAfter = 10 * time.Millisecond
 // lookAgainIfLocked is called when a take has found nothing more after n tasks. If others have
 // locked tasks, it makes the process look again soon, because these may stay without a report.
 func (u *unit) lookAgainIfLocked(f Filter, n int) {
-	if q := u.q; n == 0 && !u.plan.Exclusive && !u.stopped() && q.waits() && u.anyReady(f) {
+	if q := u.q; n == 0 && !u.plan.Exclusive && !u.stopped() && q.waits() && must(u.v.AnyReady(f)) {
 		u.onCommit(func() { time.AfterFunc(pollLockedAfter, func() { Changed(q.store, q.number) }) })
 	}
-}
-
-// anyReady reports whether there is a task that a take finds or passes over.
-func (u *unit) anyReady(f Filter) bool {
-	f.Bursts = u.q.limitsInFlight
-	return must(u.v.AnyReady(f))
 }
 
 // findChanges finds the changes of others for which callers here wait.

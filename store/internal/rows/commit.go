@@ -114,10 +114,8 @@ func (w *wants) ranges(q *queue, h *Head) (ranges []Range) {
 		ranges = append(ranges, LastRange(q.rounds[lines[0].Priority], lines...))
 		if q.costs {
 			ranges = append(ranges, furthestRange(lines[0].Priority))
-		}
-		for i := range lines {
-			if q.costs || q.newcomersJoin {
-				ranges = append(ranges, servedRange(lines[i]))
+			for _, l := range lines {
+				ranges = append(ranges, servedRange(l))
 			}
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/fairq/fairq/internal/account"
-	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -16,12 +15,12 @@ import (
 // freeing a key changes few rows. The invariant, whenever updateFront returns:
 //
 //   - The tasks of further kinds share a turn of the line that is not after its current turn. They
-//     may be in another band than they should be: see isNext.
-//   - The tasks at the front are in the band of their priority and the access to their key. With
-//     MaxInFlightPerKey or a rate, keys are blocked and freed all the time. There a task has a
-//     band only if no earlier line of its key has a task of its kind, because a take would have to
-//     take that one first. So blocking a key takes as many writes as there are tasks at one front,
-//     whatever its priorities.
+//     may be Takeable when they should not be: see isNext.
+//   - The tasks at the front are Takeable unless their key is blocked. With MaxInFlightPerKey or a
+//     rate, keys are blocked and freed all the time. There a task is Takeable only if no earlier
+//     line of its key has a task of its kind, because a take would have to take that one first. So
+//     blocking a key takes as many writes as there are tasks at one front, whatever its
+//     priorities.
 //   - The others have no Round.
 
 // change is a change of a task for its line.
@@ -122,7 +121,7 @@ func (u *unit) shareTurn(l Line, first *Row, kind string, turn account.Account) 
 // key, or has changed the first line with its kind.
 func (u *unit) updateShown(changed *Row) {
 	key, at := changed.Key, changed.lineKind()
-	if len(u.wronglyShown(key, 1)) > 0 {
+	if wrong := shownSpan(key, u.blocked(key)); len(u.firsts(wrong, 1).rows) > 0 {
 		u.do(&work{What: blockFronts, Name: []byte(key)})
 	}
 	here := u.firsts(kindSpan(at), 2).rows
@@ -189,7 +188,7 @@ func (u *unit) setFront(known *Row, to account.Account, front Front) {
 	if known.turn() == to && known.Front == front && known.isShownLike(&r) {
 		return
 	}
-	if r.Band > 0 && !(known.Band > 0 && known.Front == front) {
+	if r.Takeable && !(known.Takeable && known.Front == front) {
 		u.canBeTaken(&r) // because callers may wait for it
 	}
 	u.writeTurn(&r)
@@ -210,9 +209,9 @@ func (u *unit) restOf(at lineKind, end uint64) []*Row {
 }
 
 // isNext reports whether a task that a take has found is the next one of its key. A task that
-// shares a turn may have an old one, or be in the band of an access that its key has no more: to
-// correct that at once would take a write for each kind whenever a task of the key is taken. So
-// isNext corrects it, and the take looks again.
+// shares a turn may have an old one, and may be Takeable although its key is blocked: to correct
+// that at once would take a write for each kind whenever a task of the key is taken. So isNext
+// corrects it, and the take looks again.
 func (u *unit) isNext(r *Row) bool {
 	if r.Front != Shares {
 		return true
@@ -222,9 +221,9 @@ func (u *unit) isNext(r *Row) bool {
 	now := *r
 	u.show(&now, u.isFirst(r))
 	switch {
-	case now.Band > 0 && (r.Band == now.Band && r.turn() == first.turn() || u.room(1) == 0):
+	case now.Takeable && (r.turn() == first.turn() || u.room(1) == 0):
 		return true
-	case now.Band > 0:
+	case now.Takeable:
 		now.setTurn(first.turn(), false)
 		now.Front = Shares
 	case u.room(1) == 0:
@@ -247,30 +246,14 @@ func (u *unit) isFirst(r *Row) bool {
 	return u.firstOfKind(r.Key, r.Kind).Priority == r.Priority
 }
 
-// show sets the band of a task, or hides it because its key is blocked.
+// show sets whether a task is Takeable, or would be but for its blocked key.
 func (u *unit) show(r *Row, is bool) {
-	r.Band, r.Hidden = 0, false
-	if is {
-		r.Band = bandOf(r.Priority, u.access(r.Key))
-		r.Hidden = r.Band == 0
-	}
+	blocked := u.blocked(r.Key)
+	r.Takeable, r.Hidden = is && !blocked, is && blocked
 }
 
 // isShownLike reports whether a task is shown or hidden like another one.
-func (r *Row) isShownLike(o *Row) bool { return r.Band == o.Band && r.Hidden == o.Hidden }
-
-// wronglyShown returns the tasks at the fronts of a key that are not shown as the access to it
-// says: n of each access, if there are as many.
-func (u *unit) wronglyShown(key string, n int) (wrong []*Row) {
-	right := u.access(key)
-	for access, s := range shownSpans(key) {
-		if life.Access(access) != right {
-			rows := u.firsts(s, n).rows
-			wrong = append(wrong, rows[:min(n, len(rows))]...)
-		}
-	}
-	return wrong
-}
+func (r *Row) isShownLike(o *Row) bool { return r.Takeable == o.Takeable && r.Hidden == o.Hidden }
 
 // countFront makes the transaction write the row of a key whenever the front of a line may have
 // changed, and keep it while there is a front, where a Put that stays behind relies on that: see
@@ -284,17 +267,18 @@ func (u *unit) countFront(key string) {
 	}
 }
 
-// blockFronts hides or shows up to n tasks at the fronts of a key to which the access has changed.
+// blockFronts hides or shows up to n tasks at the fronts of a key that was blocked or freed.
 func (u *unit) blockFronts(w *work, n int) (done bool) {
 	key := string(w.Name)
 	u.readKeys(key)
-	wrong := u.wronglyShown(key, min(n, pageSize))
-	done = u.each(wrong[:min(n, len(wrong))], func(r *Row) {
+	wrong := shownSpan(key, u.blocked(key))
+	rows := u.firsts(wrong, min(n, pageSize)).rows
+	done = u.each(slices.Clone(rows[:min(n, len(rows))]), func(r *Row) {
 		now := *r
 		u.show(&now, true)
 		u.writeShown(&now)
 	})
-	return done && len(u.wronglyShown(key, 1)) == 0
+	return done && len(u.firsts(wrong, 1).rows) == 0
 }
 
 // showKind hides or shows up to n tasks of a kind at the front of a line that has become, or is no
@@ -309,7 +293,7 @@ func (u *unit) showKind(w *work, n int) (done bool) {
 		u.show(&now, u.isFirst(r))
 		switch {
 		case r.Kind != at.kind || now.isShownLike(r):
-		case r.Front == AtFront || r.Front == Shares && r.Band == 0:
+		case r.Front == AtFront || r.Front == Shares && !r.Takeable:
 			wrong = append(wrong, &now)
 		}
 	}
@@ -333,7 +317,7 @@ func (u *unit) park(w *work, n int) (done bool) {
 			r.Front = AtFront
 			u.update(r)
 		default:
-			r.Band, r.Gap, r.Front = 0, false, Parked
+			r.Takeable, r.Gap, r.Front = false, false, Parked
 			r.setTurn(account.Account{}, false)
 			u.update(r)
 		}
@@ -342,7 +326,7 @@ func (u *unit) park(w *work, n int) (done bool) {
 
 // writeShown writes a task that was shown or hidden.
 func (u *unit) writeShown(r *Row) {
-	if r.Band > 0 {
+	if r.Takeable {
 		u.canBeTaken(r)
 	}
 	u.writeTurn(r)

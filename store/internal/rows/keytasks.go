@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-
-	"github.com/fairq/fairq/internal/life"
 )
 
 // span has the ready tasks of a key with a common prefix in one of the indexes of lines.
@@ -13,20 +11,15 @@ type span struct {
 	index     Index
 	fields    int // of the prefix
 	key, kind string
-	n         int64 // the priority, or, in TaskShown, the access
+	n         int64 // the priority, or, in TaskShown, whether they are Takeable
 }
 
 func keySpan(key string) span      { return span{TaskPlace, 1, key, "", 0} }
 func lineSpan(l Line) span         { return span{TaskPlace, 2, l.Key, "", num(l.Priority)} }
 func ofKind(key, kind string) span { return span{TaskKinds, 2, key, kind, 0} }
 func kindSpan(at lineKind) span    { return span{TaskKinds, 3, at.Key, at.kind, num(at.Priority)} }
-
-// shownSpans returns the spans of a key in TaskShown, by access.
-func shownSpans(key string) (all [life.Blocked + 1]span) {
-	for access := range all {
-		all[access] = span{TaskShown, 2, key, "", num(access)}
-	}
-	return all
+func shownSpan(key string, takeable bool) span {
+	return span{TaskShown, 2, key, "", bit(takeable)}
 }
 
 func (s span) prefix() Tuple {
@@ -37,17 +30,16 @@ func (s span) prefix() Tuple {
 }
 
 // spansOf returns all spans in which a task can be.
-func spansOf(r *Row) [7]span {
-	shown := shownSpans(r.Key)
+func spansOf(r *Row) [6]span {
 	return [...]span{
 		keySpan(r.Key), lineSpan(r.line()), ofKind(r.Key, r.Kind), kindSpan(r.lineKind()),
-		shown[0], shown[1], shown[2],
+		shownSpan(r.Key, false), shownSpan(r.Key, true),
 	}
 }
 
 // holds reports whether a task that can be in the span is in it.
 func (s span) holds(r *Row) bool {
-	return r.inLine() && (s.index != TaskShown || r.isShown() && num(accessOf(r.Band)) == s.n)
+	return r.inLine() && (s.index != TaskShown || r.isShown() && bit(r.Takeable) == s.n)
 }
 
 // order compares tasks of the span by their places in it.
@@ -180,8 +172,7 @@ func (h *Head) unknownFronts(q *queue, all []lineKind) (keys []string, spans []s
 		keys = append(keys, at.Key)
 		wanted := []span{lineSpan(at.Line), kindSpan(at)}
 		if q.limitsInFlight {
-			all := shownSpans(at.Key)
-			wanted = append(wanted, all[:]...)
+			wanted = append(wanted, shownSpan(at.Key, false), shownSpan(at.Key, true))
 		}
 		if q.guardsFronts() || q.limitsInFlight && at.Priority != 0 {
 			wanted = append(wanted, keySpan(at.Key))
@@ -392,7 +383,7 @@ func (u *unit) firstOfKind(key, kind string) *Row {
 // was read.
 func (u *unit) withCurrentTurn(r *Row) *Row {
 	if now := u.moved[r.ID]; now != nil {
-		r.Band, r.Hidden = now.Band, now.Hidden
+		r.Takeable, r.Hidden = now.Takeable, now.Hidden
 		r.setTurn(now.turn(), now.Returned)
 		r.Front = now.Front
 	}

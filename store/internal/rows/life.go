@@ -165,7 +165,7 @@ func (u *unit) set(r *Row, state driver.State) {
 	if r.State == driver.Taken {
 		u.leaseEnds(r.ID, r.Since)
 	}
-	r.State, r.Band, r.Hidden, r.Front = state, 0, false, NoFront
+	r.State, r.Takeable, r.Hidden, r.Front = state, false, false, NoFront
 	r.Consumer, r.Since, r.Wake = 0, 0, u.life(r).Wake(state)
 	switch state {
 	case driver.Ready:
@@ -200,7 +200,7 @@ func (u *unit) take(c *ownConsumer, f Filter, wanted int) *Row {
 }
 
 // next returns the next task to take; nil if there is none, or if work is left, because until that
-// is done tasks may wrongly have a Band.
+// is done tasks may wrongly be Takeable.
 func (u *unit) next(f Filter, wanted int) *Row {
 	u.closeGaps()
 	for !u.stopped() && !u.workLeft() {
@@ -216,7 +216,7 @@ func (u *unit) next(f Filter, wanted int) *Row {
 
 // grant begins a lease.
 func (u *unit) grant(r *Row, c *ownConsumer) {
-	r.State, r.Band, r.Consumer, r.Since = driver.Taken, 0, c.number, u.number()
+	r.State, r.Takeable, r.Consumer, r.Since = driver.Taken, false, c.number, u.number()
 	t := u.life(r)
 	t.Take(u.now)
 	r.copyFrom(t)
@@ -269,7 +269,7 @@ func (u *unit) takeID(h driver.Handle, id uint64) (*Row, error) {
 	turn := u.leave(r)
 	u.newTurn(r)
 	// Held comes first, because a row that changes from Ready to Taken is not written as a whole.
-	r.State, r.Band = driver.Held, 0
+	r.State, r.Takeable = driver.Held, false
 	u.update(r)
 	u.grant(r, c)
 	u.updateFront(r, left, turn)

@@ -27,7 +27,6 @@ func (u *unit) readReady(f Filter, n int) {
 		n = max(n, u.plan.Take)
 	}
 	n += len(u.passed)
-	f.Bursts = u.q.limitsInFlight
 	found := must(u.v.Ready(f, n))
 	all := len(found) < n
 	found = slices.DeleteFunc(found, func(r *Row) bool { return u.passed[r.ID] })
@@ -62,7 +61,7 @@ func (a *readAhead) remove(r *Row) {
 // move moves a task to where it is now.
 func (a *readAhead) move(r *Row) {
 	a.remove(r)
-	if r.Band == 0 || !a.filter.passes(r) {
+	if !r.Takeable || !a.filter.passes(r) {
 		return
 	}
 	if i, _ := slices.BinarySearchFunc(a.rows, r, inOrder); i < len(a.rows) || a.all {
@@ -93,5 +92,5 @@ func (f Filter) passes(r *Row) bool {
 
 // inOrder compares tasks that can be taken by when they would be taken.
 func inOrder(a, b *Row) int {
-	return cmp.Or(cmp.Compare(a.Band, b.Band), cmp.Compare(a.Round, b.Round), byPlace(a, b))
+	return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Round, b.Round), byPlace(a, b))
 }

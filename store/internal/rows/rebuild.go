@@ -84,7 +84,7 @@ func (u *unit) reset(r *Row) {
 	} else {
 		r.setTurn(account.Account{}, false)
 	}
-	r.Band, r.Hidden, r.Gap = 0, false, false
+	r.Takeable, r.Hidden, r.Gap = false, false, false
 	delete(u.head.accounts, r.line())
 	u.update(r)
 }
@@ -105,13 +105,10 @@ func (u *unit) giveTurns(w *work, n int) (done bool) {
 		switch {
 		case u.q.frontsOnly && (r.Round == 0 || r.Returned): // it may be the first of its kind
 			u.updateFront(r, came, account.Account{})
-		case u.q.frontsOnly:
-		case r.Round == 0:
-			u.giveTurn(r)
-			u.show(r, true)
-			u.writeShown(r)
-		case r.Band == 0:
-			u.show(r, true)
+		case !u.q.frontsOnly && !r.Takeable:
+			if r.Takeable = true; r.Round == 0 {
+				u.giveTurn(r)
+			}
 			u.writeShown(r)
 		}
 	})

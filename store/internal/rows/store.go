@@ -135,7 +135,6 @@ func (s *Store) settings(wanted driver.Settings) settings {
 type mode struct {
 	frontsOnly     bool // only the fronts of lines can be taken, see fronts.go
 	limitsInFlight bool // MaxInFlightPerKey or KeyRate: keys are blocked and free again all the time
-	newcomersJoin  bool // newcomers join the round being served
 	costs          bool // rounds share work, not tasks
 	countsKeys     bool // the row of a key counts all of its tasks, not just those in flight
 	putsBehind     bool // a put need not know the front of its line, see staysBehind
@@ -145,7 +144,6 @@ type mode struct {
 func (store *Store) modeOf(s *settings) mode {
 	m := mode{
 		limitsInFlight: s.LimitsKeys(),
-		newcomersJoin:  s.Newcomers == fairq.ThisRound,
 		costs:          s.Quantum > 0,
 	}
 	m.frontsOnly = s.Fronts || s.KeepPlace || m.limitsInFlight
@@ -153,7 +151,7 @@ func (store *Store) modeOf(s *settings) mode {
 		s.KeyCapacity < s.Capacity || s.Crowded
 	m.putsBehind = m.frontsOnly && !m.countsKeys && !store.traits.Exclusive &&
 		(m.limitsInFlight || !store.traits.Optimistic)
-	m.exclusive = m.newcomersJoin || m.costs || s.Capacity < fairq.MaxLen ||
+	m.exclusive = m.costs || s.Capacity < fairq.MaxLen ||
 		s.Rate.Limit > 0 && !store.traits.Optimistic ||
 		m.byKey() && !(store.traits.Optimistic && (m.countsKeys || m.limitsInFlight))
 	return m
@@ -416,8 +414,8 @@ func (u *unit) needFronts() {
 	}
 }
 
-// changeSettings gives the queue other settings. If these need other rows, it
-// makes the queue write all of them again.
+// changeSettings gives the queue other settings. If these need other rows, it makes the queue
+// write all of them again.
 func (u *unit) changeSettings(wanted driver.Settings) {
 	was, mode, to := u.q.settings, u.q.mode, u.q.store.settings(wanted)
 	to.Fronts = was.Fronts
@@ -426,8 +424,7 @@ func (u *unit) changeSettings(wanted driver.Settings) {
 		u.changeKey(allKeys, func(k *Key) { k.Wait = life.Wait{} })
 	}
 	if u.q.mode != mode || to.Quantum != was.Quantum || to.KeepPlace != was.KeepPlace ||
-		to.MaxInFlightPerKey != was.MaxInFlightPerKey || to.BurstPerKey != was.BurstPerKey ||
-		to.KeyRate != was.KeyRate {
+		to.MaxInFlightPerKey != was.MaxInFlightPerKey || to.KeyRate != was.KeyRate {
 		u.rebuild()
 	}
 }

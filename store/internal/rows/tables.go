@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -17,15 +16,13 @@ type Index uint8
 const (
 	TaskID        Index = iota // (id), the primary key
 	TaskUniqueKey              // (unique key) that have one; no two rows have the same
-	TaskReady                  // (band, round, place) that have a Band and do not share a turn
-	TaskKind                   // (kind, band, round, place) that have a Band
+	TaskReady                  // (priority, round, place) that are Takeable and do not share a turn
+	TaskKind                   // (kind, priority, round, place) that are Takeable
 	TaskLine                   // (key, priority, round, place)
 	// TaskPlace is (key, priority, whether not AtFront, place) of the Ready tasks with a Front.
 	TaskPlace
 	TaskKinds // (key, kind, priority, front, place) as in TaskPlace
-	// TaskShown is (key, access, id) of these that are AtFront and have a Band, may only be taken in
-	// a burst, or are Hidden. access is a life.Access.
-	TaskShown
+	TaskShown // (key, takeable, id) of these that are AtFront and Takeable, or Hidden
 	TaskWake  // (wake) that have one
 	TaskSince // (consumer, since) that are Taken, or Buried with consumer 0
 	TaskState // (state, id) that are Delayed, Buried or Held
@@ -70,10 +67,10 @@ var (
 		{TaskID, false, func(r *Row) Tuple { return Tuple{num(r.ID)} }},
 		{TaskUniqueKey, true, func(r *Row) Tuple { return only(r.UniqueKey != "", r.UniqueKey) }},
 		{TaskReady, false, func(r *Row) Tuple {
-			return only(r.Band > 0 && r.Front != Shares, num(r.Band), num(r.Round), num(r.Place))
+			return only(r.Takeable && r.Front != Shares, num(r.Priority), num(r.Round), num(r.Place))
 		}},
 		{TaskKind, false, func(r *Row) Tuple {
-			return only(r.Band > 0, r.Kind, num(r.Band), num(r.Round), num(r.Place))
+			return only(r.Takeable, r.Kind, num(r.Priority), num(r.Round), num(r.Place))
 		}},
 		{TaskLine, false, func(r *Row) Tuple {
 			return Tuple{r.Key, num(r.Priority), num(r.Round), num(r.Place)}
@@ -85,7 +82,7 @@ var (
 			return only(r.inLine(), r.Key, r.Kind, num(r.Priority), num(r.Front), num(r.Place))
 		}},
 		{TaskShown, false, func(r *Row) Tuple {
-			return only(r.isShown(), r.Key, num(accessOf(r.Band)), num(r.ID))
+			return only(r.isShown(), r.Key, bit(r.Takeable), num(r.ID))
 		}},
 		{TaskWake, false, func(r *Row) Tuple { return only(r.Wake != 0, r.Wake) }},
 		{TaskSince, false, func(r *Row) Tuple {
@@ -138,7 +135,7 @@ func (r *Row) inLine() bool { return r.State == driver.Ready && r.Front != NoFro
 
 // isShown reports whether a task is in TaskShown.
 func (r *Row) isShown() bool {
-	return r.inLine() && (r.Hidden || r.Band >= firstBurst || r.Band > 0 && r.Front == AtFront)
+	return r.inLine() && (r.Hidden || r.Takeable && r.Front == AtFront)
 }
 
 func bit(is bool) int64 {
@@ -148,7 +145,7 @@ func bit(is bool) int64 {
 	return 0
 }
 
-func num[N int | uint64 | driver.State | Front | life.Access](n N) int64 {
+func num[N int | uint64 | driver.State | Front](n N) int64 {
 	return int64(min(uint64(n), math.MaxInt64))
 }
 

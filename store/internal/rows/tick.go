@@ -101,10 +101,8 @@ func (u *unit) endWaits(n int) (left int, done bool) {
 	}
 	var spans []span
 	for _, name := range names {
-		for _, s := range shownSpans(name) {
-			if u.head.readyTasks[name][s] == nil {
-				spans = append(spans, s)
-			}
+		if s := shownSpan(name, false); u.head.readyTasks[name][s] == nil {
+			spans = append(spans, s)
 		}
 	}
 	u.fetch(u.head.unknownKeys(names), spans, false)
@@ -161,7 +159,7 @@ func (u *unit) reread(r *Row) *Row {
 
 // sweepServed deletes up to n void rows of the table of Served, for each priority.
 func (u *unit) sweepServed(n int) {
-	if u.q.newcomersJoin || u.q.costs {
+	if u.q.costs {
 		for priority := range u.head.Rounds {
 			check(u.v.SweepServed(priority, u.currentRound(priority), n))
 		}

@@ -1,7 +1,6 @@
 package rows
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -117,13 +116,13 @@ func (u *unit) following(turn account.Account, r *Row) account.Account {
 
 // firstTurn returns the turn of a line that has none, for a task.
 func (u *unit) firstTurn(r *Row) account.Account {
-	served := &Served{}
-	if u.q.costs || u.q.newcomersJoin {
-		served = cmp.Or(must(u.v.ServedOf(r.line())), served)
+	var end account.Account
+	if u.q.costs {
+		if served := must(u.v.ServedOf(r.line())); served != nil {
+			end = account.Account{Round: served.Round, Used: served.Used}
+		}
 	}
-	end := account.Account{Round: served.Round, Used: served.Used}
-	return order.First(end, served.Taken, u.currentRound(r.Priority), u.q.newcomersJoin,
-		u.share(r))
+	return end.Next(u.currentRound(r.Priority)+1, u.share(r))
 }
 
 // forgetAccounts is called before a task becomes ready, where tasks have costs. If no other task
@@ -148,9 +147,9 @@ func (u *unit) markServed(r *Row) {
 		u.head.Rounds[r.Priority] = r.Round
 		u.headChanged = true
 	}
-	end, now := u.after(r), u.currentRound(r.Priority)
-	if end.Round > now || u.q.newcomersJoin && end.Round == now {
-		check(u.v.Served().Put(&Served{r.line(), end.Round, end.Used, r.Round}))
+	end := u.after(r)
+	if end.Round > u.currentRound(r.Priority) {
+		check(u.v.Served().Put(&Served{r.line(), end.Round, end.Used}))
 	}
 	if u.head.accounts[r.line()] == end {
 		u.setAccount(r.line(), account.Account{}) // it was the last task of its line
@@ -199,7 +198,7 @@ func (u *unit) place(r *Row) {
 	if r.Round == 0 {
 		u.giveTurn(r)
 	}
-	r.Band = bandOf(r.Priority, life.Within)
+	r.Takeable = true
 	u.readAhead = readAhead{}
 	u.canBeTaken(r)
 }

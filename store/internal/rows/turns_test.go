@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/store/internal/rows/rowstest"
 	"github.com/fairq/fairq/task"
 )
@@ -216,23 +215,6 @@ func testOtherOptions(t *testing.T, db *rowstest.DB, o, changed task.Options[str
 	q.order("a2 a3 a5 a6 a7 a8 a9")
 	require.NoError(t, second(q.Kick(t.Context(), task.ListOptions{Limit: 1})))
 	q.order("a4")
-}
-
-// Tasks of two kinds that share a turn use one turn, even in the current round of a newcomer.
-func TestSharedTurnIsOne(t *testing.T) {
-	everywhere(t, task.Options[string]{
-		Newcomers: fairq.ThisRound, Weight: func(key string) int {
-			return map[string]int{"b": 1}[key] + 1
-		},
-	}, func(q queue) {
-		q.put("b1 a1 a2")
-		b1 := q.take("b1")
-		q.take("a1")
-		q.take("a2")
-		require.NoError(q, b1.Return(q.Context()))
-		q.put("b2:y a3 b3:x")
-		q.order("b1 b2 b3 a3")
-	})
 }
 
 // A resumed key has its tasks in order, even if resuming takes several transactions.

@@ -48,9 +48,9 @@ type Row struct {
 
 	Group    string
 	State    driver.State
-	Band     int    // its place in the indexes of ready tasks, see bandOf; 0 if it is in none
+	Takeable bool   // it is in an index of ready tasks
 	Front    Front  // its place in its line, if it is Ready
-	Hidden   bool   // it has no Band only because its key is blocked
+	Hidden   bool   // it is not Takeable only because its key is blocked
 	Round    uint64 // the round of its turn, or of its last used turn; 0 without one
 	Used     uint64 // the part of the share of that round that its line has used before it
 	Gap      bool   // the turn of the next task of its line may be too late
@@ -85,35 +85,9 @@ const (
 	AtFront              // it has a turn of its own
 )
 
-// A priority has two bands: one for tasks that can be taken within the limits of their keys, and,
-// behind those of all priorities, one for tasks that can be taken in bursts.
-const firstBurst = 1 + driver.MaxPriority + 1
-
-// bandOf returns the band of a priority, 0 if the key is blocked.
-func bandOf(priority int, access life.Access) int {
-	switch access {
-	case life.Within:
-		return 1 + priority
-	case life.Burst:
-		return firstBurst + priority
-	}
-	return 0
-}
-
-// accessOf is the inverse of bandOf.
-func accessOf(band int) life.Access {
-	switch {
-	case band >= firstBurst:
-		return life.Burst
-	case band > 0:
-		return life.Within
-	}
-	return life.Blocked
-}
-
 // SetTaken sets the fields that change when a task that was Ready becomes Taken.
 func (r *Row) SetTaken(to *Row) {
-	r.State, r.Band, r.Since = to.State, to.Band, to.Since
+	r.State, r.Takeable, r.Since = to.State, to.Takeable, to.Since
 	r.Consumer, r.Attempts, r.Until, r.Wake = to.Consumer, to.Attempts, to.Until, to.Wake
 }
 
@@ -171,14 +145,12 @@ func ParseLimits(text string) (l *driver.KeyLimits, err error) {
 	return l, err
 }
 
-// Served is a row of the table of lines that were served: in queues whose newcomers join the
-// round, and where tasks have costs, of lines that have used rounds to come. Its Round and Used
-// are the account of the line after the last task that was taken: see package account.
+// Served is a row of the table of lines that were served, where tasks have costs, and have used
+// rounds to come: the account of the line after the last task that was taken, see package account.
 type Served struct {
 	Line
 	Round uint64
 	Used  uint64
-	Taken uint64 // the round of that task, at most Round
 }
 
 // Consumer is a row of the table of consumers.

@@ -42,7 +42,7 @@ type unit struct {
 	gaps      map[Line]gap      // the first free turn of each; see closeGaps
 	readAhead readAhead
 	moved     map[uint64]*Row // tasks that got another turn since they were read
-	passed    map[uint64]bool // tasks that wrongly have a Band, see isNext
+	passed    map[uint64]bool // tasks that are wrongly Takeable, see isNext
 	large     []string        // keys of ready tasks that are not kept
 
 	// The work after the commit: deliver first updates the state of this process, and then calls the
@@ -230,19 +230,13 @@ func (u *unit) isHeld(key string) bool {
 }
 
 // blocked reports whether no task of a key can be taken.
-func (u *unit) blocked(key string) bool { return u.access(key) == life.Blocked }
-
-// access returns the access to a key.
-func (u *unit) access(key string) life.Access {
-	switch {
-	case u.q.limitsInFlight:
-		k := u.key(key)
-		within, burst := life.Slots(&u.q.settings.Settings, u.limits(k), k.Tasks[driver.Taken])
-		return life.AccessOf(within, burst, k.IsHeld())
-	case u.isHeld(key):
-		return life.Blocked
+func (u *unit) blocked(key string) bool {
+	if !u.q.limitsInFlight {
+		return u.isHeld(key)
 	}
-	return life.Within
+	k := u.key(key)
+	return k.IsHeld() ||
+		k.Tasks[driver.Taken] >= life.MaxInFlight(&u.q.settings.Settings, u.limits(k))
 }
 
 // limits returns the own limits of a key, nil if it has none or the queue does not obey them.

@@ -45,50 +45,40 @@ func (u *unit) forecast(n, most int) (found []driver.UpcomingTask, ok bool) {
 	ready.Payload, ready.Lock = false, NoLock
 	rows := must(u.v.Rows(ready))
 	a := &ahead{u, n, map[string]*order.Key{}}
-	var bands [driver.MaxPriority + 1]order.Band[*Row]
-	for access := range life.Blocked {
-		lines := map[int][]*lineAhead{} // by priority
-		add := func(all []*lineAhead) {
-			for _, l := range all {
-				lines[l.of.Priority] = append(lines[l.of.Priority], l)
+	for lines := a.linesOf(rows); len(lines) > 0 && !queue.Blocked(); {
+		priority := lines[0].of.Priority
+		end, _ := slices.BinarySearchFunc(lines, priority+1,
+			func(l *lineAhead, p int) int { return l.of.Priority - p })
+		band, over := lines[:end], false
+		firsts := func(yield func(*order.Line[*Row]) bool) {
+			for _, l := range band {
+				if !yield(&l.Line) {
+					return
+				}
 			}
+			over = len(rows) == most && rows[most-1].Priority == priority
 		}
-		isOther := func(r *Row) bool { return accessOf(r.Band) != access }
-		add(a.linesOf(slices.DeleteFunc(slices.Clone(rows), isOther)))
-		for priority := range bands {
-			over := false
-			firsts := func(yield func(*order.Line[*Row]) bool) {
-				for _, l := range lines[priority] {
-					if !yield(&l.Line) {
-						return
-					}
-				}
-				over = len(rows) == most && rows[most-1].Band == bandOf(priority, access)
-			}
-			slices.SortFunc(lines[priority],
-				func(a, b *lineAhead) int { return a.Compare(&b.Line) })
-			b := &bands[priority]
-			b.Now = u.currentRound(priority)
-			for r, round := range b.Forecast(firsts, access, queue, u.now) {
-				if over {
-					return nil, false
-				}
-				if u.isDue(r, u.now) {
-					continue
-				}
-				record := u.record(r)
-				found = append(found, driver.UpcomingTask{
-					Info: record.Info(), Round: round, Weight: u.weight(r),
-				})
-				if len(found) == n {
-					return found, true
-				}
-			}
+		now := u.currentRound(priority)
+		for r, round := range order.Forecast(firsts, now, queue, u.now) {
 			if over {
 				return nil, false
 			}
-			add(a.hidden(priority, lines[priority]))
+			if u.isDue(r, u.now) {
+				continue
+			}
+			record := u.record(r)
+			found = append(found, driver.UpcomingTask{
+				Info: record.Info(), Round: round, Weight: u.weight(r),
+			})
+			if len(found) == n {
+				return found, true
+			}
 		}
+		if over {
+			return nil, false
+		}
+		lines = append(lines[end:], a.hidden(band)...)
+		slices.SortFunc(lines, func(a, b *lineAhead) int { return inOrder(a.First.Task, b.First.Task) })
 	}
 	return found, true
 }
@@ -153,8 +143,8 @@ func (a *ahead) key(key string) *order.Key {
 		k := &order.Key{Slots: math.MaxInt}
 		if a.q.limitsInFlight {
 			is, s := a.unit.key(key), &a.q.settings.Settings
-			k.Slots, k.Burst = life.Slots(s, a.limits(is), is.Tasks[driver.Taken])
-			k.Rate, k.Wait = a.rate(is), is.Wait
+			most := life.MaxInFlight(s, a.limits(is))
+			k.Slots, k.Rate, k.Wait = most-is.Tasks[driver.Taken], a.rate(is), is.Wait
 		}
 		a.keys[key] = k
 	}
@@ -203,12 +193,12 @@ func (l *lineAhead) read(last *Row) {
 	l.more, l.page = len(l.rows) == l.page, min(2*l.page, l.n)
 }
 
-// hidden returns the next lines of the keys of some lines of a priority, as far as none of their
-// tasks has a Band: where keys have limits, the tasks before must be taken first. See fronts.go.
-func (a *ahead) hidden(priority int, lines []*lineAhead) []*lineAhead {
+// hidden returns the next lines of the keys of some lines, as far as none of their tasks is
+// Takeable: where keys have limits, the tasks before must be taken first. See fronts.go.
+func (a *ahead) hidden(band []*lineAhead) []*lineAhead {
 	var keys, fronts []Tuple
-	for _, l := range lines {
-		if a.q.limitsInFlight && l.Key.Access() < life.Blocked {
+	for _, l := range band {
+		if a.q.limitsInFlight && !l.Key.Blocked() {
 			keys = append(keys, Tuple{l.of.Key})
 		}
 	}
@@ -216,7 +206,7 @@ func (a *ahead) hidden(priority int, lines []*lineAhead) []*lineAhead {
 		return nil
 	}
 	next := FirstRange(TaskPlace, eachOnce(keys), 1, false)
-	next.From = through(int64(priority))
+	next.From = through(int64(band[0].of.Priority))
 	for _, r := range must(a.v.Rows(next)) {
 		fronts = append(fronts, Tuple{r.Key, num(r.Priority), bit(false)})
 	}
@@ -224,5 +214,5 @@ func (a *ahead) hidden(priority int, lines []*lineAhead) []*lineAhead {
 		return nil
 	}
 	rows := must(a.v.Rows(Range{Index: TaskPlace, Prefixes: fronts}))
-	return a.linesOf(slices.DeleteFunc(rows, func(r *Row) bool { return r.Band > 0 }))
+	return a.linesOf(slices.DeleteFunc(rows, func(r *Row) bool { return r.Takeable }))
 }

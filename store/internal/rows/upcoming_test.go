@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/task"
 )
 
@@ -17,10 +16,8 @@ func TestUpcoming(t *testing.T) {
 	weight := func(key string) int { return map[string]int{"a": 1, "b": 2, "c": 9}[key] }
 	for name, o := range map[string]task.Options[string]{
 		"Plain":     {Weight: weight},
-		"ThisRound": {Newcomers: fairq.ThisRound},
 		"KeepPlace": {KeepPlace: true, Weight: weight},
 		"InFlight":  {MaxInFlightPerKey: 3, Weight: weight},
-		"Bursts":    {MaxInFlightPerKey: 2, BurstPerKey: 3, Weight: weight},
 		"Rates":     {KeyRate: task.Rate{Limit: 1, Burst: 4}, Rate: task.Rate{Limit: 3, Burst: 9}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -121,7 +121,7 @@ type draining struct {
 	clients, queues int
 	tasks           int // in each queue
 	batch           int // tasks per call
-	taking          kv.Taking
+	strict          bool
 	slow            time.Duration // added to the time in which the first client begins a transaction
 	options         task.Options[int]
 }
@@ -144,7 +144,7 @@ func (c draining) run(t *testing.T) (d drained) {
 			defer func() { slow = 0 }()
 			return counted{Client: db.Client(), entries: entries, slow: slow}
 		}
-		all := clientsOf(t, c.clients, c.queues, engine, kv.Options{Taking: c.taking}, c.options)
+		all := clientsOf(t, c.clients, c.queues, engine, kv.Options{Strict: c.strict}, c.options)
 		for _, one := range all[:c.queues] {
 			fill(t, one, c.tasks, oneOf100)
 		}
@@ -248,17 +248,10 @@ func (c taker) takeSome(ctx context.Context, t *testing.T, batch int) {
 // TestLate puts, takes and acks tasks in many processes, while one commit in ten fails, has an
 // unknown outcome, or happens later. Each call must take effect once.
 func TestLate(t *testing.T) {
-	for name, taking := range map[string]kv.Taking{"Apart": kv.Apart, "Staged": kv.Staged} {
-		t.Run(name, func(t *testing.T) { testLate(t, taking) })
-	}
-}
-
-func testLate(t *testing.T, taking kv.Taking) {
 	synctest.Test(t, func(t *testing.T) {
 		const tasks = 40
 		db, fails := failing(rand.Uint64())
-		how := kv.Options{Taking: taking, MarkStep: 1}
-		all := clients(t, 8, func() kv.Engine { return db.Client() }, how)
+		all := clients(t, 8, func() kv.Engine { return db.Client() }, kv.Options{MarkStep: 1})
 		fails.Store(true)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -334,7 +327,7 @@ func TestMark(t *testing.T) {
 		ctx, db := t.Context(), new(mvcc.DB)
 		var by atomic.Pointer[func()]
 		engine := func() kv.Engine { return interrupted{db.Client(), &by} }
-		all := clients(t, 2, engine, kv.Options{Taking: kv.Strict, MarkStep: 1})
+		all := clients(t, 2, engine, kv.Options{Strict: true, MarkStep: 1})
 		fill(t, all[0], 20, func(int) string { return "heavy" })
 		first, ok, err := all[0].TryTake(ctx)
 		require.NoError(t, err)
@@ -382,31 +375,29 @@ func TestMark(t *testing.T) {
 // TestNothingLeft puts and acks tasks in processes that come and go. The database does not grow:
 // it keeps the rows of the queue and of the last processes.
 func TestNothingLeft(t *testing.T) {
-	for name, taking := range map[string]kv.Taking{"Apart": kv.Apart, "Staged": kv.Staged} {
-		synctest.Test(t, func(t *testing.T) {
-			db, left := cluster(), 0
-			for round := range 4 {
-				before := left
-				for range 3 { // each with four processes
-					runProcesses(t, db, taking)
-					time.Sleep(time.Hour)
-				}
-				left = count(t, db)
-				t.Logf("%s: after %d processes there are %d entries", name, 12*(round+1), left)
-				require.True(t, round == 0 || left <= before)
+	synctest.Test(t, func(t *testing.T) {
+		db, left := cluster(), 0
+		for round := range 4 {
+			before := left
+			for range 3 { // each with four processes
+				runProcesses(t, db)
+				time.Sleep(time.Hour)
 			}
-		})
-	}
+			left = count(t, db)
+			t.Logf("after %d processes there are %d entries", 12*(round+1), left)
+			require.True(t, round == 0 || left <= before)
+		}
+	})
 }
 
 // runProcesses lets processes put and take all tasks. Then one of them dies, and the others close.
-func runProcesses(t *testing.T, db *mvcc.DB, taking kv.Taking) {
+func runProcesses(t *testing.T, db *mvcc.DB) {
 	const n, tasks = 4, 40
 	var taken atomic.Int64
 	var wg sync.WaitGroup
 	for i := range n {
 		client := db.Client()
-		h, err := kv.Open(t.Context(), "mvcc", client, kv.Options{Taking: taking})
+		h, err := kv.Open(t.Context(), "mvcc", client, kv.Options{})
 		require.NoError(t, err)
 		s := rows.New(h, rows.Options{MaxPayload: 1000, Poll: 10 * time.Millisecond})
 		q, err := task.Open(t.Context(), s, "q", &task.Options[int]{Grace: 5 * time.Second})
@@ -470,94 +461,6 @@ func TestFull(t *testing.T) {
 			fails.Store(true)
 			_, err = kv.Open(t.Context(), "mvcc", db.Client(), kv.Options{})
 			require.ErrorIs(t, err, kv.ErrFull)
-		})
-	}
-}
-
-// mortal is the engine of a process that dies when it begins its last transaction.
-type mortal struct {
-	*mvcc.Client
-	left *atomic.Int64 // transactions
-}
-
-func (m mortal) Begin(ctx context.Context) (kv.Txn, error) {
-	if m.left.Add(-1) == 0 {
-		m.Kill()
-	}
-	return m.Client.Begin(ctx)
-}
-
-// TestDeadRequest kills a process with a request or an answer: others take its tasks.
-func TestDeadRequest(t *testing.T) {
-	for dies := range int64(12) {
-		synctest.Test(t, func(t *testing.T) {
-			const tasks = 60
-			ctx, db, left := t.Context(), cluster(), new(atomic.Int64)
-			var all []*task.Queue[int]
-			for i := range 3 {
-				var engine kv.Engine = db.Client()
-				if i == 0 {
-					engine = mortal{db.Client(), left}
-				}
-				h, err := kv.Open(ctx, "mvcc", engine, kv.Options{Taking: kv.Staged})
-				require.NoError(t, err)
-				s := rows.New(h, rows.Options{MaxPayload: 1000, Poll: 10 * time.Millisecond})
-				q, err := task.Open(ctx, s, "q", &task.Options[int]{Grace: 5 * time.Second})
-				require.NoError(t, err)
-				t.Cleanup(func() { _ = q.Close(context.Background()) })
-				all = append(all, q)
-			}
-			for i := range tasks {
-				_, err := all[1].Put(ctx, fmt.Sprint(i%7), i, task.PutOptions{})
-				require.NoError(t, err)
-			}
-			begun := time.Now()
-			var acked atomic.Int64
-			var wg sync.WaitGroup
-			ctx, cancel := context.WithTimeout(ctx, time.Minute)
-			defer cancel()
-			for i, q := range all {
-				wg.Go(func() {
-					for n := 0; ctx.Err() == nil; n++ {
-						if i == 0 && n == 2 {
-							left.Store(dies + 1)
-						}
-						one, err := q.Take(ctx)
-						if err == nil && one.Ack(ctx) == nil && acked.Add(1) == tasks {
-							cancel()
-						}
-						if i == 0 && err != nil {
-							return
-						}
-					}
-				})
-			}
-			wg.Wait()
-			require.EqualValues(t, tasks, acked.Load())
-			require.Less(t, time.Since(begun), 10*time.Second)
-
-			for _, q := range all[1:] { // they make requests, and so find old ones
-				wg.Go(func() {
-					for range 3 {
-						time.Sleep(time.Second)
-						_, err := q.Put(t.Context(), "key", 0, task.PutOptions{})
-						require.NoError(t, err)
-						one, err := q.Take(t.Context())
-						require.NoError(t, err)
-						require.NoError(t, one.Ack(t.Context()))
-					}
-				})
-			}
-			wg.Wait()
-			requests := kv.Span{ // of process 1 in queue 1
-				From: []byte("\x15\x01\x15\x68\x15\x01"), To: []byte("\x15\x01\x15\x68\x15\x02"),
-			}
-			tx, err := db.Client().Begin(t.Context())
-			require.NoError(t, err)
-			for e, err := range tx.Scan(requests) {
-				require.NoError(t, err)
-				require.Fail(t, "a dead process has a request", "%x", e.Key)
-			}
 		})
 	}
 }
@@ -646,44 +549,32 @@ func TestSlow(t *testing.T) {
 
 func TestDrain(t *testing.T) {
 	fullOnly(t)
-	t.Log("clients  batch  taking   tasks/s  conflicts/task  overtaken by")
-	type of struct {
-		clients, batch int
-		taking         kv.Taking
-	}
-	all := map[of]drained{}
+	t.Log("clients  batch  strict   tasks/s  conflicts/task  overtaken by")
 	for _, n := range []int{1, 4, 16} {
 		for _, batch := range []int{1, 10} {
-			for taking, name := range []string{"apart", "staged", "strict"} {
-				taking, tasks := kv.Taking(taking), 100*n*batch
-				switch {
-				case taking == kv.Strict && n > 1:
-					tasks /= 5
-				case taking == kv.Staged && n > 1:
-					tasks /= 2
+			var lanes, strict drained
+			for _, all := range []*drained{&lanes, &strict} {
+				c := draining{clients: n, queues: 1, tasks: 100 * n * batch, batch: batch}
+				switch c.strict = all == &strict; {
+				case c.strict && n > 1:
+					c.tasks /= 5
 				case n > 1 && batch == 1:
-					tasks *= 3 // there are conflicts until each process has a lane
+					c.tasks *= 3 // there are conflicts until each process has a lane
 				}
-				d := draining{clients: n, queues: 1, tasks: tasks, batch: batch, taking: taking}.run(t)
-				t.Logf("%7d %6d  %6s %9.0f %15.3f %8d", n, batch, name, d.perSecond, d.conflicts, d.overtaken)
-				all[of{n, batch, taking}] = d
+				*all = c.run(t)
+				t.Logf("%7d %6d  %6v %9.0f %15.3f %8d", n, batch, c.strict, all.perSecond, all.conflicts,
+					all.overtaken)
+			}
+			switch n {
+			case 1:
+				require.Zero(t, max(lanes.overtaken, strict.overtaken))
+				require.Zero(t, max(lanes.conflicts, strict.conflicts))
+			case 16:
+				require.Less(t, lanes.conflicts, 0.05)
+				require.Greater(t, lanes.perSecond, 10*strict.perSecond)
+				require.LessOrEqual(t, lanes.overtaken, maxOvertaken(batch))
 			}
 		}
-	}
-	for _, batch := range []int{1, 10} {
-		for _, taking := range []kv.Taking{kv.Apart, kv.Staged, kv.Strict} {
-			one := all[of{1, batch, taking}]
-			require.Zero(t, one.overtaken)
-			require.Zero(t, one.conflicts)
-		}
-		apart, staged := all[of{16, batch, kv.Apart}], all[of{16, batch, kv.Staged}]
-		strict := all[of{16, batch, kv.Strict}]
-		require.Less(t, apart.conflicts, 0.05)
-		require.Greater(t, apart.perSecond, 10*strict.perSecond)
-		require.LessOrEqual(t, apart.overtaken, maxOvertaken(batch))
-		require.Greater(t, staged.perSecond, 2*strict.perSecond)
-		require.Less(t, staged.conflicts, strict.conflicts)
-		require.Less(t, staged.overtaken, 2*16*batch) // two answers for each process
 	}
 }
 
@@ -710,13 +601,13 @@ func TestBegin(t *testing.T) {
 func TestDrainByKey(t *testing.T) {
 	fullOnly(t)
 	var all [2]drained
-	for i, taking := range []kv.Taking{kv.Apart, kv.Strict} {
+	for i := range all {
 		all[i] = draining{
-			clients: 16, queues: 1, tasks: 800 / (1 + 4*i), batch: 1, taking: taking,
+			clients: 16, queues: 1, tasks: 800 / (1 + 4*i), batch: 1, strict: i == 1,
 			options: task.Options[int]{MaxInFlightPerKey: 4},
 		}.run(t)
-		t.Logf("%s: %.0f tasks/s, %.3f conflicts per task, overtaken by %d",
-			[]string{"apart", "strict"}[i], all[i].perSecond, all[i].conflicts, all[i].overtaken)
+		t.Logf("strict %v: %.0f tasks/s, %.3f conflicts per task, overtaken by %d",
+			i == 1, all[i].perSecond, all[i].conflicts, all[i].overtaken)
 	}
 	require.LessOrEqual(t, all[0].overtaken, maxOvertaken(1))
 	require.Less(t, all[0].conflicts, 0.15)

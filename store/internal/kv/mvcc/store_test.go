@@ -32,10 +32,10 @@ type handle struct {
 	client *mvcc.Client
 }
 
-// openDB opens a database as another process. With kv.Strict, each Take gets the very first tasks.
+// openDB opens a database as another process. Each Take gets the very first tasks.
 func openDB(t *testing.T, db *mvcc.DB) handle {
 	client := db.Client()
-	h, err := kv.Open(t.Context(), "mvcc", client, kv.Options{Taking: kv.Strict, MarkStep: 1})
+	h, err := kv.Open(t.Context(), "mvcc", client, kv.Options{Strict: true, MarkStep: 1})
 	require.NoError(t, err)
 	return handle{h, client}
 }

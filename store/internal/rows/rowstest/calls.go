@@ -295,10 +295,7 @@ func (v *views) keys(c rows.Calls) {
 }
 
 func (v *views) served(c rows.Calls) {
-	s := rows.Served{
-		Line: v.values.line(), Round: max(1, v.values.round()), Used: v.values.round(),
-		Taken: v.values.round(),
-	}
+	s := rows.Served{Line: v.values.line(), Round: max(1, v.values.round()), Used: v.values.round()}
 	v.oneOf([]choice{
 		{1, func() { v.must("Put", c.Served().Put(&s)) }},
 		{1, func() { _, _ = c.ServedOf(s.Line) }},

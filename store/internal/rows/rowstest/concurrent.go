@@ -164,7 +164,7 @@ func testConcurrent(t *testing.T, db rows.DB) {
 	const n = 60
 	in(t, db, exclusively(), func(v rows.Calls) {
 		for i := range n {
-			insert(t, v, rows.Row{Key: fmt.Sprint("k", i%3), Round: uint64(1 + i), Band: 1})
+			insert(t, v, rows.Row{Key: fmt.Sprint("k", i%3), Round: uint64(1 + i), Takeable: true})
 		}
 	})
 	var mu sync.Mutex // protects taken
@@ -182,7 +182,7 @@ func testConcurrent(t *testing.T, db rows.DB) {
 					return err
 				}
 				for _, r := range list {
-					r.State, r.Band, r.Attempts = driver.Taken, 0, r.Attempts+1
+					r.State, r.Takeable, r.Attempts = driver.Taken, false, r.Attempts+1
 					if r.Since, err = v.Number(); err != nil {
 						return err
 					}

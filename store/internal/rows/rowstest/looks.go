@@ -95,7 +95,7 @@ func testLocked(t *testing.T, db rows.DB) {
 	}
 	var id uint64
 	in(t, db, exclusively(), func(v rows.Calls) {
-		id = insert(t, v, rows.Row{Key: "a", Kind: "k", UniqueKey: "x", Round: 1, Band: 1})
+		id = insert(t, v, rows.Row{Key: "a", Kind: "k", UniqueKey: "x", Round: 1, Takeable: true})
 	})
 	enter := enterer(t, db)
 	tx, v := enter()

@@ -26,7 +26,7 @@ func testMany(t *testing.T, db rows.DB) {
 		for i := range n {
 			ids = append(ids, insert(t, v, rows.Row{
 				Key: fmt.Sprint(i), Kind: fmt.Sprint(i), UniqueKey: fmt.Sprint("a", i), Group: "g",
-				Round: 1, Band: 1,
+				Round: 1, Takeable: true,
 			}))
 		}
 		var err error
@@ -76,7 +76,7 @@ func testMany(t *testing.T, db rows.DB) {
 		count(t, "LastRange", n, func() ([]*rows.Row, error) { return v.Rows(last) })
 		ready := func() ([]*rows.Row, error) { return v.Ready(everything, n) }
 		for _, r := range count(t, "Ready", n, ready) {
-			r.State, r.Band, r.Consumer, r.Since = driver.Taken, 0, consumer.Number, r.ID
+			r.State, r.Takeable, r.Consumer, r.Since = driver.Taken, false, consumer.Number, r.ID
 			ok(t, "Take", v.Put(r))
 		}
 	})

@@ -162,10 +162,10 @@ func TestMisuse(t *testing.T) {
 			_ = v.Put(r)
 		}},
 		"TakenTakeable": {
-			"a row that has a Band but is not Ready",
+			"a row that is Takeable but not Ready",
 			func(t *testing.T, _ rows.Tx, v rows.Calls) {
 				r := tasks(t, v)
-				r.State, r.Band = driver.Taken, 1
+				r.State, r.Takeable = driver.Taken, true
 				_ = v.Put(r)
 			},
 		},

@@ -236,7 +236,7 @@ type taskTable struct{ memTable[rows.Row] }
 func (t taskTable) Put(r *rows.Row) error {
 	return t.v.do("Tasks.Put", func() {
 		must(r.State >= driver.Ready && r.State <= driver.Held, "a row without a State")
-		must(r.Band == 0 || r.State == driver.Ready, "a row that has a Band but is not Ready")
+		must(!r.Takeable || r.State == driver.Ready, "a row that is Takeable but not Ready")
 		c := copyOf(r, true)
 		if r.Was == 0 {
 			must(r.ID > 0 && r.ID <= t.v.tx.data.numbers[t.v.id], "an ID that is no Number")

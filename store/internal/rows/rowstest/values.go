@@ -130,7 +130,6 @@ func (v values) limits() *driver.KeyLimits {
 	}
 	return &driver.KeyLimits{
 		Weight: pick(v.rnd, 0, 1, fairq.MaxWeight), MaxInFlight: pick(v.rnd, -1, 0, 1, fairq.MaxLen),
-		Burst: pick(v.rnd, -1, 0, 1),
 		Rate: driver.Rate{
 			Limit: pick(v.rnd, -1, 0, 1e-300, 1.0/3, driver.MaxRate),
 			Burst: pick(v.rnd, 0, 1, driver.MaxRate),
@@ -141,7 +140,6 @@ func (v values) limits() *driver.KeyLimits {
 func (v values) filter() rows.Filter {
 	f := rows.Filter{
 		MaxPriority: pick(v.rnd, driver.MaxPriority, driver.MaxPriority, driver.MaxPriority, 0, 1, -1),
-		Bursts:      v.chance(2),
 	}
 	switch v.rnd.IntN(6) {
 	case 0:
@@ -184,9 +182,7 @@ func (v values) change(r *rows.Row, consumers []uint64) {
 	r.Group = pick(v.rnd, "", "", v.of(v.groups))
 	r.Round, r.Place, r.Since = pick(v.rnd, 0, v.round(), v.round()), v.place(), v.place()
 	r.Used = v.round()
-	if r.Band = 0; r.State == driver.Ready && r.Round != 0 && !v.chance(4) {
-		r.Band = 1 + r.Priority + pick(v.rnd, 0, 0, driver.MaxPriority+1)
-	}
+	r.Takeable = r.State == driver.Ready && r.Round != 0 && !v.chance(4)
 	r.Front, r.Hidden = pick(v.rnd, rows.NoFront, rows.Shares, rows.Parked, rows.AtFront), v.chance(4)
 	r.Gap, r.Returned, r.Untried = v.chance(4), v.chance(4), v.chance(4)
 	if r.Consumer = 0; r.Was != 0 {
@@ -202,7 +198,7 @@ func (v values) change(r *rows.Row, consumers []uint64) {
 
 // take changes the fields of a row that Take writes.
 func (v values) take(r *rows.Row, consumer uint64) {
-	r.State, r.Band, r.Consumer = driver.Taken, 0, consumer
+	r.State, r.Takeable, r.Consumer = driver.Taken, false, consumer
 	r.Since, r.Until, r.Wake = v.place(), v.time(), v.time()
 	r.Attempts++
 }

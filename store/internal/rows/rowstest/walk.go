@@ -99,33 +99,22 @@ func (w *walker) check(right bool, format string, args ...any) {
 
 // describe shows what of a task matters here.
 func describe(r *rows.Row) string {
-	return fmt.Sprintf("task %d (key %s, priority %d, kind %q, state %v, band %d, front %v, "+
+	return fmt.Sprintf("task %d (key %s, priority %d, kind %q, state %v, takeable %v, front %v, "+
 		"hidden %v, round %d, place %d, gap %v, wake %d, until %d)", r.ID,
-		r.Key, r.Priority, r.Kind, r.State, r.Band, r.Front, r.Hidden, r.Round, r.Place,
+		r.Key, r.Priority, r.Kind, r.State, r.Takeable, r.Front, r.Hidden, r.Round, r.Place,
 		r.Gap, r.Wake, r.Until)
 }
 
-func (w *walker) blocked(key string) bool { return w.bandOf(key, 0) == 0 }
-
-// bandOf returns the band of the takeable tasks of a key in a priority.
-func (w *walker) bandOf(key string, priority int) int {
+func (w *walker) blocked(key string) bool {
 	k := w.keys[key]
 	if k == nil {
-		return 1 + priority
+		return false
 	}
-	limit, burst := w.settings.MaxInFlightPerKey, w.settings.BurstPerKey
-	if k.Limits != nil {
-		limit, burst = cmp.Or(k.Limits.MaxInFlight, limit), cmp.Or(k.Limits.Burst, burst)
+	limit := w.settings.MaxInFlightPerKey
+	if k.Limits != nil && k.Limits.MaxInFlight != 0 {
+		limit = k.Limits.MaxInFlight
 	}
-	switch taken := k.Tasks[driver.Taken]; {
-	case k.IsHeld():
-		return 0
-	case !w.limitsInFlight() || limit <= 0 || taken < limit:
-		return 1 + priority
-	case taken < limit+burst:
-		return driver.MaxPriority + 2 + priority
-	}
-	return 0
+	return k.IsHeld() || w.limitsInFlight() && limit > 0 && k.Tasks[driver.Taken] >= limit
 }
 
 func (w *walker) limitsInFlight() bool {
@@ -198,16 +187,11 @@ func (w *walker) walkRow(r *rows.Row) {
 		behind := w.limitsInFlight() && slices.ContainsFunc(w.all, func(o *rows.Row) bool {
 			return o.State == driver.Ready && o.Key == r.Key && o.Kind == r.Kind && o.Priority < r.Priority
 		})
-		band := w.bandOf(r.Key, r.Priority)
-		if r.Round == 0 || behind {
-			band = 0
-		}
-		// A task that shares a turn may be found too early, but not too late.
-		isEarly := r.Front == rows.Shares && r.Band > 0 && (band == 0 || r.Band <= band)
-		w.check(r.Band == band || isEarly,
-			"%s should be in band %d; its key is blocked: %v; a line before its own has such a task: %v",
-			describe(r), band, w.blocked(r.Key), behind)
-		w.check(!r.Hidden || w.blocked(r.Key) && r.Band == 0, "%s is hidden; its key is blocked: %v",
+		shown := r.Round > 0 && (!w.blocked(r.Key) && !behind || r.Front == rows.Shares && r.Takeable)
+		w.check(r.Takeable == shown,
+			"%s; its key is blocked: %v; a line before its own has such a task: %v",
+			describe(r), w.blocked(r.Key), behind)
+		w.check(!r.Hidden || w.blocked(r.Key) && !r.Takeable, "%s is hidden; its key is blocked: %v",
 			describe(r), w.blocked(r.Key))
 		w.check((r.Front != rows.NoFront) == w.frontsOnly, "%s; the queue has fronts: %v",
 			describe(r), w.frontsOnly)
