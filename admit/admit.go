@@ -107,7 +107,7 @@ type Limiter[K comparable] struct {
 	// mu protects all fields below. Under it nothing is sent and no user code runs.
 	//
 	// Whenever mu is free: if a key that may get a permit waits, then all permits are held, or
-	// there is a Rate, its level is not above 0 and the timer runs. So no wake-up is lost.
+	// there is a Rate and the timer runs. So no wake-up is lost.
 	mu      sync.Mutex
 	shares  fairshare.Shares[K, line[K]]
 	limit   int
@@ -344,29 +344,31 @@ func (l *Limiter[K]) enter(key K, weight int, units int64,
 		l.mu.Unlock()
 		return c, false, nil
 	}
-	c, err = l.waitLocked(k, key, weight, units, wait)
+	c, woken, err := l.waitLocked(k, key, weight, units, wait)
 	l.mu.Unlock()
+	woken.wake()
 	return c, true, err
 }
 
-// waitLocked puts a call that cannot have a permit now into the line, or returns why not. k is the
-// key's state, or nil.
+// waitLocked puts a call into the line, or returns why not. k is the key's state, or nil. Since
+// enter has looked, the level may have risen above 0. So waitLocked admits calls by its own
+// reading of the clock, and returns those to wake.
 func (l *Limiter[K]) waitLocked(k *fairshare.Key[K, line[K]], key K, weight int, units int64,
 	wait bool,
-) (*call[K], error) {
+) (c, woken *call[K], err error) {
 	if l.counts.Closed {
-		return nil, ErrClosed
+		return nil, nil, ErrClosed
 	}
 	if err := l.checkRoomLocked(k, weight, wait); err != nil {
 		l.counts.Refused++
 		if k != nil {
 			k.Data.refused++
 		}
-		return nil, err
+		return nil, nil, err
 	}
-	now := time.Since(l.epoch)
+	now := l.refillLocked()
 	k = l.shares.Add(k, key, weight)
-	c := l.newCallLocked(k, units)
+	c = l.newCallLocked(k, units)
 	if c.ready == nil {
 		c.ready = make(chan struct{}, 1)
 	}
@@ -375,12 +377,7 @@ func (l *Limiter[K]) waitLocked(k *fairshare.Key[K, line[K]], key K, weight int,
 	k.Data.add(c)
 	l.counts.Waiting++
 	l.shares.Wait(k, k.Data.head(), now)
-	// permits are free, so the call waits for units of the rate
-	if l.counts.Held < l.limit && l.shares.Len() > 0 {
-		l.refillLocked()
-		l.armLocked()
-	}
-	return c, nil
+	return c, l.admitLocked(now), nil
 }
 
 // checkRoomLocked returns the error of a call that may not wait, or nil.

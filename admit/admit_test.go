@@ -181,33 +181,31 @@ func checkInvariants(t *testing.T, seed uint64) {
 	require.EqualValues(t, refused, s.Refused, "seed %d", seed)
 }
 
-// TestStress cancels calls at the moment when they get their permit: no permit is lost.
+// TestStress cancels calls at the moment when they get their permit: no permit is lost, and none
+// is given twice.
 func TestStress(t *testing.T) {
-	const limit = 2
+	const limit, callers = 2, 8
 	l := admit.New[int](limit, nil)
 	var held atomic.Int32
+	var cancels [callers]atomic.Value // of the call that waits
 	var all sync.WaitGroup
-	for key := range 8 {
+	for i := range callers {
 		all.Go(func() {
-			random := rand.New(rand.NewPCG(uint64(key), 5))
+			random := rand.New(rand.NewPCG(uint64(i), 5))
 			for range 1000 {
 				ctx, cancel := context.WithCancel(t.Context())
-				n := random.IntN(100)
-				go func() {
-					for range n {
-						runtime.Gosched()
-					}
-					cancel()
-				}()
-				p, err := l.Acquire(ctx, key%5)
-				if err == nil {
+				cancels[i].Store(cancel)
+				if p, err := l.Acquire(ctx, i%5); err == nil {
 					if held.Add(1) > limit {
 						t.Error("too many permits")
 					}
-					if n%3 == 0 {
+					if random.IntN(3) == 0 {
 						runtime.Gosched()
 					}
 					held.Add(-1)
+					if c := cancels[random.IntN(callers)].Load(); c != nil {
+						c.(context.CancelFunc)()
+					}
 					p.Release()
 				}
 				cancel()
@@ -468,6 +466,19 @@ func TestRate(t *testing.T) {
 		time.Sleep(time.Hour)
 		require.InDelta(t, 20, l.Stats().Level, 0)
 	})
+}
+
+// TestRateInRealTime: a call waits while permits are free, and the level crosses 0 at that moment.
+// Virtual time stands still then.
+func TestRateInRealTime(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	l := admit.New(4, &admit.Options[int]{Rate: 1e5, Burst: 1})
+	for start := time.Now(); time.Since(start) < time.Second; {
+		p, err := l.Acquire(ctx, 1)
+		require.NoError(t, err, "%+v", l.Stats())
+		p.Release()
+	}
 }
 
 // TestRateShares: keys share units, however many one request needs, and each window keeps the

@@ -60,9 +60,6 @@ func (l *Limiter[K]) settleLocked(c *call[K], used int64) float64 {
 
 // armLocked starts the timer, which admits waiting calls when the level is above 0.
 func (l *Limiter[K]) armLocked() {
-	if l.budget.rate == 0 || l.budget.level > 0 {
-		return
-	}
 	// A microsecond more than the level needs, so that rounding does not matter.
 	wait := time.Duration(min(-l.budget.level/l.budget.rate, 1e6)*float64(time.Second)) +
 		time.Microsecond
