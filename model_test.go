@@ -3,6 +3,7 @@ package fairq
 import (
 	"math"
 	"slices"
+	"time"
 
 	"github.com/fairq/fairq/internal/account"
 	"github.com/fairq/fairq/internal/roundsmodel"
@@ -131,7 +132,7 @@ func newModel(weights map[int]int, p pricing) *model {
 		m.turns = paid{&roundsmodel.Accounts[int]{Quantum: p.quantum, OneTurn: p.settle}}
 	}
 	if p.share {
-		m.turns = &shared{keys: map[int]*sharer{}}
+		m.turns = &shared{start: time.Now()}
 	}
 	return m
 }

@@ -21,17 +21,10 @@ type sharing[K comparable] struct {
 
 type sharingKey[K comparable] = fairshare.Key[K, keyShare]
 
-// keyShare is the state of a key beyond the rule. The charge for all items of a key does not
-// depend on which of them ends first, so the queue keeps no begin of an item: when one of n held
-// items ends, the key pays an n-th of the held time that it has not paid for.
+// keyShare is the state of a key beyond the rule.
 type keyShare struct {
 	slot uint32 // of the key while it has items
 	next uint32 // in a copy for orderShared: the item that leaves next
-
-	// unpaid is the sum of the time for which items of the key were held, as of the time at by the
-	// clock of Shares, without the time that the key has paid for.
-	unpaid float64
-	at     time.Duration
 }
 
 func (s *sharing[K]) now() time.Duration { return time.Since(s.epoch) }
@@ -39,14 +32,9 @@ func (s *sharing[K]) now() time.Duration { return time.Since(s.epoch) }
 // copy returns a copy whose order can be played: see Shares.Copy.
 func (s *sharing[K]) copy() *sharing[K] { return &sharing[K]{s.Copy(), s.epoch} }
 
-// addHeld adds the time for which items of a key were held since the last call.
-func (s *sharing[K]) addHeld(k *sharingKey[K], now time.Duration) {
-	d, clock := &k.Data, s.Clock(now)
-	d.unpaid += float64(k.Held()) * float64(clock-d.at)
-	d.at = clock
-}
-
-// release is called when an item of a key has ended. It returns false if none is held.
+// release is called when an item of a key has ended. It returns false if none is held. The charge
+// for all items of a key does not depend on which of them ends first, so the queue keeps no begin
+// of an item: when one of n held items ends, the key pays an n-th of what it owes for them.
 func (s *sharing[K]) release(k *sharingKey[K]) bool {
 	if k == nil || k.Held() == 0 {
 		return false
@@ -55,10 +43,7 @@ func (s *sharing[K]) release(k *sharingKey[K]) bool {
 	if s.NeedsNow(k) {
 		now = s.now()
 	}
-	s.addHeld(k, now)
-	charge := k.Data.unpaid / float64(k.Held())
-	k.Data.unpaid -= charge
-	s.Release(k, charge, now)
+	s.Release(k, s.Due(k, now), now)
 	return true
 }
 
@@ -84,7 +69,7 @@ func (q *Queue[K, V]) enterShared(slot uint32, s *keyState[K], item *itemKey[K])
 	}
 	q.setLevel(slot, s.len)
 	now := time.Duration(0)
-	if q.len == 1 {
+	if q.len == 1 || q.shares.IsBehind(k) {
 		now = q.shares.now()
 	}
 	q.shares.Wait(k, *q.tickets.at(s.oldest), now)
@@ -121,7 +106,6 @@ func (q *Queue[K, V]) popShared() V {
 		q.keys.addWait(slot, q.waitTimes.deliver(q.nextShared()))
 	}
 	value, first := q.takeShared(slot, q.keys.at(slot).oldest)
-	q.shares.addHeld(k, now)
 	q.shares.Admit(k, first, now)
 	return value
 }

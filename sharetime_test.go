@@ -2,10 +2,10 @@ package fairq_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"math/rand/v2"
 	"runtime"
-	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -64,95 +64,24 @@ func TestShareTimeEnds(t *testing.T) {
 		"fairq: Done: nothing is held, because Options.ShareTime is false")
 }
 
-// TestShareTimeBounds runs k consumers in virtual time. It checks (b), (c) and (a) of
-// docs/design.md: keys that hold and owe nothing are served in the order in which they came, each
-// after D * (n / k + 1) at most; two keys that always have items differ by less than (2k + 1) * D
-// of work.
-func TestShareTimeBounds(t *testing.T) {
-	seeds := 200
-	if testing.Short() {
-		seeds = 30
-	}
-	worst := 0.0
-	for seed := range seeds {
-		synctest.Test(t, func(t *testing.T) { worst = max(worst, checkShareTime(t, uint64(seed))) })
-	}
-	t.Logf("two keys that always wait differ by up to %.2f of k * D", worst)
-}
-
-func checkShareTime(t *testing.T, seed uint64) float64 {
-	type job struct {
-		key    int
-		pushed time.Time
-		most   time.Duration // after which it must have begun
-	}
-	const D = time.Second
-	random := rand.New(rand.NewPCG(seed, 9))
-	k := 1 << random.IntN(4)
-	q := fairq.New(func(j job) int { return j.key },
-		&fairq.Options[int, job]{ShareTime: true, Capacity: fairq.Unbounded})
-	// The keys 0 and 1 always have items. The others each come once.
-	longest := [2]time.Duration{D / time.Duration(1+random.IntN(9)), D}
-	var mu sync.Mutex // protects what follows, and random
-	var did [2]time.Duration
-	var holding [2]int
-	at, begun := time.Now(), []int{}
-	var more, least, most time.Duration
-	count := func(key, n int) {
-		more += time.Since(at) * time.Duration(holding[0]-holding[1])
-		least, most, at = min(least, more), max(most, more), time.Now()
-		if key < 2 {
-			holding[key] += n
+// TestShareTimeBehind: a key with an item in hand that falls behind, and then begins to wait, pays
+// once for that item.
+func TestShareTimeBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := fairq.New(letter, &fairq.Options[string, string]{ShareTime: true})
+		_, err := q.PushBatch(append([]string{"B1"}, strings.Split(strings.Repeat("A", 21), "")...))
+		require.NoError(t, err)
+		q.Pop()
+		for range 10 {
+			require.Len(t, "AA", q.PopBatch(make([]string, 2)))
+			time.Sleep(time.Second)
+			require.NoError(t, errors.Join(q.Done("A"), q.Done("A")))
 		}
-	}
-	for key := range 2 {
-		for range 40 * k {
-			require.NoError(t, q.Push(job{key: key}))
-		}
-	}
-	var wg sync.WaitGroup
-	for range k {
-		wg.Go(func() {
-			for j := range q.All(t.Context()) {
-				mu.Lock()
-				ran := 1 + time.Duration(random.Int64N(int64(longest[min(1, j.key)])))
-				if j.key > 1 {
-					require.LessOrEqual(t, time.Since(j.pushed), j.most, "seed %d: (c), key %d", seed, j.key)
-					begun = append(begun, j.key)
-				}
-				count(j.key, 1)
-				mu.Unlock()
-				time.Sleep(ran)
-				mu.Lock()
-				count(j.key, -1)
-				if j.key < 2 {
-					did[j.key] += ran
-					_ = q.Push(job{key: j.key})
-				}
-				mu.Unlock()
-			}
-		})
-	}
-	for key := 2; key < 40; key++ {
-		mu.Lock()
-		pause := time.Duration(random.Int64N(int64(D / 2)))
-		mu.Unlock()
-		time.Sleep(pause)
-		synctest.Wait()
-		mu.Lock()
-		n := q.Keys() + k // keys that have items or hold something: no more
-		require.NoError(t, q.Push(job{key, time.Now(), D + D*time.Duration(n)/time.Duration(k)}))
-		mu.Unlock()
-	}
-	time.Sleep(50 * D)
-	q.Close()
-	q.Drain()
-	wg.Wait()
-	require.True(t, slices.IsSorted(begun), "seed %d: (b): %v", seed, begun)
-	require.Len(t, begun, 38)
-	apart := float64(most-least) / float64(D)
-	require.Less(t, apart, float64(2*k+1), "seed %d: (a)", seed)
-	return apart / float64(k)
+		require.NoError(t, errors.Join(q.Push("B2"), q.Done("B1")))
+		item, ok := q.Pop()
+		require.True(t, ok)
+		require.Equal(t, "B2", item, "of 17 s, while A has used 20 s")
+	})
 }
 
 // TestShareTimeStress: with many goroutines at once nothing is lost, delivered twice, or in hand

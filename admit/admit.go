@@ -212,7 +212,7 @@ func New[K comparable](limit int, options *Options[K]) *Limiter[K] {
 	case reflect.Interface, reflect.Struct, reflect.Array:
 		l.hashes = true
 	}
-	l.shares.MaxHeld = o.MaxPerKey
+	l.shares.MaxHeld, l.shares.Units = o.MaxPerKey, o.Rate > 0
 	l.budget = budget{rate: o.Rate, burst: o.Burst, level: o.Burst}
 	return l
 }

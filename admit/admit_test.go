@@ -481,6 +481,29 @@ func TestRateInRealTime(t *testing.T) {
 	}
 }
 
+// TestRateFloor: a newcomer waits for the units that a key may still use, and not for the time for
+// which the key has held a permit.
+func TestRateFloor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := admit.New(2, &admit.Options[string]{Rate: 1, Burst: 100})
+		got := make(chan string, 100)
+		acquire(t, l, "slow", "", 9*time.Second, got)
+		for range 12 {
+			acquire(t, l, "busy", "", 2*time.Second, got)
+		}
+		for range 9 {
+			acquire(t, l, "slow", "slow", time.Millisecond, got)
+		}
+		time.Sleep(8500 * time.Millisecond)
+		acquire(t, l, "new", "new", 0, got)
+		for range 6 {
+			require.Empty(t, <-got)
+		}
+		require.Equal(t, []string{"slow", "slow", "new"}, []string{<-got, <-got, <-got})
+		time.Sleep(time.Minute)
+	})
+}
+
 // TestRateShares: keys share units, however many one request needs, and each window keeps the
 // bound of AcquireN.
 func TestRateShares(t *testing.T) {

@@ -11,22 +11,27 @@
 // Within a key the first request gets the permit. Time counts only while a request waits that
 // could have the permit. So free capacity costs nothing, and a lone key has a plain semaphore. A
 // new key begins level with the others: at the highest used time that a key had when it was
-// admitted from the line.
+// admitted from the line, but not far above that of a key that waits.
 //
 // # Guarantees
 //
 // D is the longest time that a permit is held.
 //
-//   - Two keys of weight 1 that wait all the time, and held no permit before, differ over any
-//     interval by less than (limit + 1) * D of time.
+//   - Two keys of weight 1 that wait all the time, beside keys that do so too, and owed nothing when
+//     they came, differ over any interval by at most (2*limit + 1) * D of time.
 //   - With equal weights, a key that holds and owes nothing is never passed by such a key that
-//     came later. It waits at most D * (n/limit + 1), n being the keys that hold or wait when it
-//     comes.
+//     came later. With weights of 1 it waits less than D * (n/limit + 2), n being the keys that
+//     hold or wait when it comes, unless the limit was lowered or a debt was forgotten: that of a
+//     key that is idle for longer than many others.
 //   - No permit is free while a call waits that may have it.
 //   - A call that was given a permit keeps it, even if its context is done at that moment.
 //
 // There is no bound in a number of releases: a key of short requests passes many times while a
 // long one lasts. docs/design.md has more, and docs/costs.md the price of the rule.
+//
+// A caller that holds a permit and acquires another one can wait for itself: if all permits, or
+// MaxPerKey of its key, are held by callers that do so, none of them goes on. Let them release
+// first, or call TryAcquire, or take the second permit from another Limiter.
 //
 // # Rates
 //

@@ -57,12 +57,8 @@ type byTime struct {
 	pushed uint64
 }
 
-// userTime has the fields of a user beyond the rule.
-type userTime struct {
-	waiting []numbered
-	held    float64 // nanoseconds for which servers ran the user's jobs, not charged yet
-	until   time.Duration
-}
+// userTime has the field of a user beyond the rule.
+type userTime struct{ waiting []numbered }
 
 type numbered struct {
 	job
@@ -89,23 +85,13 @@ func (l *byTime) Pop() (job, bool) {
 	if len(k.Data.waiting) > 0 {
 		next = k.Data.waiting[0].number
 	}
-	l.count(k)
 	l.rule.Admit(k, next, l.now)
 	return j, true
 }
 
 func (l *byTime) done(j job) {
 	k := l.rule.Find(j.user)
-	l.count(k)
-	charge := k.Data.held / float64(k.Held())
-	k.Data.held -= charge
-	l.rule.Release(k, charge, l.now)
-}
-
-func (l *byTime) count(k *fairshare.Key[int, userTime]) {
-	clock := l.rule.Clock(l.now)
-	k.Data.held += float64(k.Held()) * float64(clock-k.Data.until)
-	k.Data.until = clock
+	l.rule.Release(k, l.rule.Due(k, l.now), l.now)
 }
 
 // A contender is a line with the name under which it is shown.

@@ -19,20 +19,27 @@ import (
 // ready to use. Shares has no lock, no clock and no goroutine: its caller passes the time, which
 // never goes back.
 type Shares[K comparable, D any] struct {
-	MaxHeld int // a key with this many permits is skipped; 0 means no limit
+	MaxHeld int  // a key with this many permits is skipped; 0 means no limit
+	Units   bool // charges are units, not the time for which permits were held
 
 	keys map[K]*Key[K, D]
 	nan  *Key[K, D] // all keys that are not equal to themselves, such as NaN
 	peak int        // the most keys that the map has had: a map never shrinks
 
-	line   []place[K, D] // a binary heap of the keys that wait and may get a permit
-	active int           // keys that hold or wait
-	idled  uint64        // how often a key became idle
+	heaps  [2][]place[K, D] // binary heaps: see line and behind
+	active int              // keys that hold or wait
+	idled  uint64           // how often a key became idle
 
 	// floor is the used time of newcomers: the most that a key had used when it was admitted from
 	// the line. Without it, a key that holds permits for long would be last from then on, and a
 	// new key would be first for as long as the others have used.
+	//
+	// A key may be admitted for what it holds, although it has used far more than others that wait.
+	// Newcomers would then wait for all that these may still use. So an admission lifts the floor
+	// to at most slack above the total of each key that waits. The floor never falls. A key whose
+	// total is further below it loses the difference when it begins to wait.
 	floor float64
+	slack float64 // the greatest charge so far, divided by the weight of its key
 
 	// The clock runs only while the line is not empty. Then it shows base + (now - since),
 	// otherwise base. So permits that no other key wants cost nothing.
@@ -48,16 +55,27 @@ type Key[K comparable, D any] struct {
 	weight        int
 	first         uint64  // arrival number of the call that has waited longest
 	used          float64 // for its weight: nanoseconds of the clock, or units of cost
-	place         int     // in the line, counted from 1; 0 if it is not there
+	place         [2]int  // in the heaps, counted from 1; 0 if it is not there
 	idled         uint64  // its number among the keys that became idle
 	forgotten     bool
+
+	// unpaid is the sum of the time for which it held permits, as of the time at of the clock,
+	// without the time that it was charged for.
+	unpaid float64
+	at     time.Duration
 }
 
-// place is a key's place in the line, with copies of the numbers that decide it, so that comparing
+// The heaps of Shares.
+const (
+	line   = iota // the keys that wait and may get a permit; the next one is first
+	behind        // the keys that wait and hold permits; that with the least total is first
+)
+
+// place is a key's place in a heap, with copies of the numbers that decide it, so that comparing
 // two places reads no key.
 type place[K comparable, D any] struct {
-	share uint64 // held / weight
-	used  uint64 // sortable
+	share uint64 // held / weight; in the heap behind it is the total, sortable
+	used  uint64 // sortable; in the heap behind it is the total
 	first uint64
 	key   *Key[K, D]
 }
@@ -70,6 +88,9 @@ func (k *Key[K, D]) Waiting() int { return k.waiting }
 
 // Weight returns the weight that the key had when it came last.
 func (k *Key[K, D]) Weight() int { return k.weight }
+
+// total returns what the key has used with the time of the permits that it holds, as of at.
+func (k *Key[K, D]) total() float64 { return k.used + k.unpaid/float64(k.weight) }
 
 // Forgotten reports whether the key was forgotten. Then only Find returns its new state.
 func (k *Key[K, D]) Forgotten() bool { return k.forgotten }
@@ -123,29 +144,39 @@ func (s *Shares[K, D]) MayHold(k *Key[K, D]) bool {
 }
 
 // Len returns how many waiting keys may get a permit. While it is 0 the clock stands still.
-func (s *Shares[K, D]) Len() int { return len(s.line) }
+func (s *Shares[K, D]) Len() int { return len(s.heaps[line]) }
 
 // Active returns how many keys hold permits or wait.
 func (s *Shares[K, D]) Active() int { return s.active }
 
 // Clock returns the time of the clock.
 func (s *Shares[K, D]) Clock(now time.Duration) time.Duration {
-	if len(s.line) > 0 {
+	if len(s.heaps[line]) > 0 {
 		return s.base + now - s.since
 	}
 	return s.base
 }
 
 // NeedsNow reports whether releasing a permit of the key needs the time.
-func (s *Shares[K, D]) NeedsNow(k *Key[K, D]) bool { return len(s.line) > 0 || k.waiting > 0 }
+func (s *Shares[K, D]) NeedsNow(k *Key[K, D]) bool { return s.Len() > 0 || k.waiting > 0 }
 
 // Hold gives the key a permit for which no call waits.
-func (s *Shares[K, D]) Hold(k *Key[K, D]) { k.held++ }
+func (s *Shares[K, D]) Hold(k *Key[K, D]) {
+	s.count(k, 0)
+	k.held++
+}
+
+// IsBehind reports whether the key may lose something when it begins to wait.
+func (s *Shares[K, D]) IsBehind(k *Key[K, D]) bool { return k.total() < s.floor-s.slack }
 
 // Wait adds a waiting call of the key. first is the arrival number of the key's first call. The
-// time is needed only if the line is empty.
+// time is needed only if the line is empty, or the key is behind.
 func (s *Shares[K, D]) Wait(k *Key[K, D], first uint64, now time.Duration) {
 	if k.waiting++; k.waiting == 1 {
+		if s.IsBehind(k) {
+			s.count(k, now)
+			k.used += max(0, s.floor-s.slack-k.total())
+		}
 		k.first = first
 		s.place(k, now)
 	}
@@ -165,17 +196,18 @@ func (s *Shares[K, D]) Leave(k *Key[K, D], first uint64, now time.Duration) {
 
 // Next returns the key that the next permit belongs to, nil if the line is empty.
 func (s *Shares[K, D]) Next() *Key[K, D] {
-	if len(s.line) == 0 {
+	if len(s.heaps[line]) == 0 {
 		return nil
 	}
-	return s.line[0].key
+	return s.heaps[line][0].key
 }
 
 // Admit gives a permit to the first waiting call of the key, which is Next. first is the arrival
 // number of the key's first remaining call.
 func (s *Shares[K, D]) Admit(k *Key[K, D], first uint64, now time.Duration) {
-	if s.floor < k.used {
-		s.floor = k.used
+	s.count(k, now)
+	if k.used > s.floor {
+		s.lift(k.used, now)
 	}
 	k.held++
 	k.waiting--
@@ -186,8 +218,38 @@ func (s *Shares[K, D]) Admit(k *Key[K, D], first uint64, now time.Duration) {
 	}
 }
 
+// lift lifts the floor, as far as it may.
+func (s *Shares[K, D]) lift(floor float64, now time.Duration) {
+	if heap := s.heaps[behind]; len(heap) > 0 && floor > heap[0].total()+s.slack {
+		// The totals in the heap may be too low. Only the first is brought up to date, so this takes
+		// O(log keys). One of the next admissions does the same to the others.
+		k := heap[0].key
+		s.count(k, now)
+		s.placeBehind(k)
+		floor = max(s.floor, min(floor, heap[0].total()+s.slack))
+	}
+	s.floor = floor
+}
+
+// Due returns what a held permit of the key costs if all that it holds pay the same.
+func (s *Shares[K, D]) Due(k *Key[K, D], now time.Duration) float64 {
+	s.count(k, now)
+	return k.unpaid / float64(k.held)
+}
+
+// count adds the time for which the key held permits since the last call.
+func (s *Shares[K, D]) count(k *Key[K, D], now time.Duration) {
+	if clock := s.Clock(now); !s.Units {
+		k.unpaid += float64(k.held) * float64(clock-k.at)
+		k.at = clock
+	}
+}
+
 // Release takes a permit back and charges the key for it.
 func (s *Shares[K, D]) Release(k *Key[K, D], charge float64, now time.Duration) {
+	if s.count(k, now); !s.Units {
+		k.unpaid -= charge
+	}
 	k.held--
 	if charge != 0 || k.waiting > 0 {
 		s.Charge(k, charge, now)
@@ -202,7 +264,11 @@ func (s *Shares[K, D]) Release(k *Key[K, D], charge float64, now time.Duration) 
 
 // Charge adds to the used time of the key.
 func (s *Shares[K, D]) Charge(k *Key[K, D], charge float64, now time.Duration) {
-	k.used += charge / float64(k.weight)
+	charge /= float64(k.weight)
+	k.used += charge
+	if s.slack < charge {
+		s.slack = charge
+	}
 	if k.waiting > 0 {
 		s.place(k, now)
 	}
@@ -218,11 +284,13 @@ func (s *Shares[K, D]) Clear(now time.Duration) {
 
 // Copy returns a copy of the line, to find the order in which Admit empties it.
 func (s *Shares[K, D]) Copy() Shares[K, D] {
-	c := Shares[K, D]{MaxHeld: s.MaxHeld, line: slices.Clone(s.line)}
-	keys := make([]Key[K, D], len(s.line))
-	for i, p := range s.line {
+	c := Shares[K, D]{MaxHeld: s.MaxHeld}
+	c.heaps[line] = slices.Clone(s.heaps[line])
+	keys := make([]Key[K, D], len(s.heaps[line]))
+	for i, p := range c.heaps[line] {
 		keys[i] = *p.key
-		c.line[i].key = &keys[i]
+		keys[i].place[behind] = 0
+		c.heaps[line][i].key = &keys[i]
 	}
 	return c
 }
@@ -289,13 +357,17 @@ func (s *Shares[K, D]) lower() {
 	for k := range s.All {
 		k.used -= s.floor
 	}
-	for i := range s.line {
-		s.line[i].used = sortable(s.line[i].key.used)
+	for i, p := range s.heaps[line] {
+		s.heaps[line][i].used = sortable(p.key.used)
+	}
+	for i, p := range s.heaps[behind] {
+		t := p.total() - s.floor
+		s.heaps[behind][i].share, s.heaps[behind][i].used = sortable(t), math.Float64bits(t)
 	}
 	s.floor = 0
 }
 
-// before returns 1 if a goes before b in the line, else 0. It compares both as numbers of 192 bits
+// before returns 1 if a goes before b in a heap, else 0. It compares both as numbers of 192 bits
 // without a branch, because a branch on a random order is mispredicted half of the time.
 func (a *place[K, D]) before(b *place[K, D]) int {
 	_, borrow := bits.Sub64(a.first, b.first, 0)
@@ -310,61 +382,79 @@ func sortable(f float64) uint64 {
 	return n ^ (uint64(int64(n)>>63) | 1<<63)
 }
 
-// place moves a key to its place in the line, or takes it out, after the key has changed. The
-// clock starts and stops with the line.
+// place moves a key to its places in the heaps after the key has changed. The clock starts and
+// stops with the line.
 func (s *Shares[K, D]) place(k *Key[K, D], now time.Duration) {
-	at := k.place
-	if k.waiting > 0 && s.MayHold(k) {
-		p := place[K, D]{uint64(k.held), sortable(k.used), k.first, k}
-		if k.weight > 1 {
-			p.share /= uint64(k.weight)
-		}
+	p := place[K, D]{uint64(k.held), sortable(k.used), k.first, k}
+	if k.weight > 1 {
+		p.share /= uint64(k.weight)
+	}
+	ran := len(s.heaps[line]) > 0
+	s.move(line, p, k.waiting > 0 && s.MayHold(k))
+	if runs := len(s.heaps[line]) > 0; runs && !ran {
+		s.since = now
+	} else if ran && !runs {
+		s.base += now - s.since
+	}
+	// A total falls only if units come back, so a key that is there may stay.
+	if k.place[behind] == 0 == (k.waiting > 0 && k.held > 0) {
+		s.placeBehind(k)
+	}
+}
+
+func (s *Shares[K, D]) placeBehind(k *Key[K, D]) {
+	t := k.total()
+	p := place[K, D]{sortable(t), math.Float64bits(t), k.first, k}
+	s.move(behind, p, k.waiting > 0 && k.held > 0)
+}
+
+// total returns the total of a key in the heap behind, as of when it was placed there.
+func (p *place[K, D]) total() float64 { return math.Float64frombits(p.used) }
+
+// move moves a key to its place in a heap, or takes it out if it does not belong there.
+func (s *Shares[K, D]) move(i int, p place[K, D], belongs bool) {
+	heap, at := &s.heaps[i], p.key.place[i]
+	if belongs {
 		if at == 0 {
-			if len(s.line) == 0 {
-				s.since = now
-			}
-			s.line = append(s.line, p)
-			at = len(s.line)
+			*heap = append(*heap, p)
+			at = len(*heap)
 		}
-		s.put(p, at)
+		s.put(i, p, at)
 		return
 	}
 	if at == 0 {
 		return
 	}
-	k.place = 0
-	end := len(s.line) - 1
-	last := s.line[end]
-	s.line[end] = place[K, D]{}
-	if s.line = s.line[:end]; at <= end {
-		s.put(last, at)
+	p.key.place[i] = 0
+	end := len(*heap) - 1
+	last := (*heap)[end]
+	(*heap)[end] = place[K, D]{}
+	if *heap = (*heap)[:end]; at <= end {
+		s.put(i, last, at)
 	}
-	if end == 0 {
-		s.base += now - s.since
-	}
-	if cap(s.line) > 8*spareKeys && end < cap(s.line)/4 {
-		s.line = append(make([]place[K, D], 0, cap(s.line)/2), s.line...)
+	if cap(*heap) > 8*spareKeys && end < cap(*heap)/4 {
+		*heap = append(make([]place[K, D], 0, cap(*heap)/2), *heap...)
 	}
 }
 
 // put fills a gap in the heap. The gap first moves to the back, and then to the front as far as it
 // must. An admitted or charged key mostly belongs to the back, so this takes fewer comparisons
 // than testing at each step.
-func (s *Shares[K, D]) put(p place[K, D], at int) {
-	line := s.line
-	for child := 2 * at; child <= len(line); child = 2 * at {
-		if child < len(line) {
-			child += line[child].before(&line[child-1])
+func (s *Shares[K, D]) put(i int, p place[K, D], at int) {
+	heap := s.heaps[i]
+	for child := 2 * at; child <= len(heap); child = 2 * at {
+		if child < len(heap) {
+			child += heap[child].before(&heap[child-1])
 		}
-		c := &line[child-1]
-		line[at-1] = *c
-		c.key.place = at
+		c := &heap[child-1]
+		heap[at-1] = *c
+		c.key.place[i] = at
 		at = child
 	}
-	for ; at > 1 && p.before(&line[at/2-1]) > 0; at /= 2 {
-		line[at-1] = line[at/2-1]
-		line[at-1].key.place = at
+	for ; at > 1 && p.before(&heap[at/2-1]) > 0; at /= 2 {
+		heap[at-1] = heap[at/2-1]
+		heap[at-1].key.place[i] = at
 	}
-	line[at-1] = p
-	p.key.place = at
+	heap[at-1] = p
+	p.key.place[i] = at
 }

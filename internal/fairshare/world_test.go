@@ -40,6 +40,7 @@ func (d data) first() uint64 {
 type world struct {
 	Shares[int, data]
 	next        func() *key // if it is not Shares.Next
+	together    bool        // permits of a key are charged together
 	limit, held int
 	clients     []*client
 	now         time.Duration
@@ -73,7 +74,11 @@ func (w *world) run(until time.Duration, events int) {
 			k := c.k
 			c.k, c.at = nil, w.now+c.think()
 			w.held--
-			w.Release(k, float64(w.Clock(w.now)-c.begun), w.now)
+			charge := float64(w.Clock(w.now) - c.begun)
+			if w.together {
+				charge = w.Due(k, w.now)
+			}
+			w.Release(k, charge, w.now)
 			if w.released != nil {
 				w.released(k, w.now-c.holds)
 			}
