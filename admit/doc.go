@@ -17,8 +17,8 @@
 //
 // D is the longest time that a permit is held.
 //
-//   - Two keys of weight 1 that wait all the time, beside keys that do so too, and owed nothing when
-//     they came, differ over any interval by at most (2*limit + 1) * D of time.
+//   - Two keys of weight 1 that owed nothing when they came and wait all the time, beside keys
+//     that do so too, differ over any interval by at most (2*limit + 1) * D of time.
 //   - With equal weights, a key that holds and owes nothing is never passed by such a key that
 //     came later. With weights of 1 it waits less than D * (n/limit + 2), n being the keys that
 //     hold or wait when it comes, unless the limit was lowered or a debt was forgotten: that of a

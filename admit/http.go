@@ -22,8 +22,8 @@ type HandlerOptions struct {
 //
 // Handler refuses a request with status 429, Too Many Requests, if its key has its share of the
 // waiting requests. The status is 503, Service Unavailable, if all places are taken, the request
-// has waited for MaxWait, or the Limiter is closed. Both have a header Retry-After: see
-// [Limiter.RetryAfter]. The status is 500 if the weight of the key is out of range. A request
+// has waited for MaxWait, or the Limiter is closed. All but the last have a header Retry-After:
+// see [Limiter.RetryAfter]. The status is 500 if the weight of the key is out of range. A request
 // whose client goes away leaves the line; the server notices that if the request has no body, or
 // its body has been read.
 //
@@ -74,15 +74,18 @@ func (l *Limiter[K]) refuse(w http.ResponseWriter, err error) {
 	case errors.Is(err, ErrKeyFull):
 		status = http.StatusTooManyRequests
 	}
-	seconds := (l.RetryAfter(err) + time.Second - 1) / time.Second
-	w.Header().Set("Retry-After", strconv.Itoa(int(seconds)))
+	if !errors.Is(err, ErrClosed) {
+		seconds := (l.RetryAfter(err) + time.Second - 1) / time.Second
+		w.Header().Set("Retry-After", strconv.Itoa(int(seconds)))
+	}
 	http.Error(w, http.StatusText(status), status)
 }
 
 // Transport returns a RoundTripper that makes requests by base, nil meaning
 // [http.DefaultTransport], with a permit for the key of each request: for calls of an upstream
 // service. The permit is held until the body of the response is closed or read to its end or an
-// error, or the request fails. A request that gets no permit fails with the error of
+// error, the context of the request ends, or the request fails. After 101, Switching Protocols,
+// the context does not matter. A request that gets no permit fails with the error of
 // [Limiter.Acquire]. Transport panics if the Limiter or the key function is nil.
 func Transport[K comparable](l *Limiter[K],
 	key func(*http.Request) K, base http.RoundTripper,
@@ -129,11 +132,16 @@ func (t *transport[K]) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	kept = true
 	b := &body{ReadCloser: resp.Body, release: p.Release}
-	if w, ok := resp.Body.(io.Writer); ok { // the connection, after 101 Switching Protocols
+	if w, ok := resp.Body.(io.Writer); ok { // the connection, which outlives the context
 		resp.Body = &connection{b, w}
-	} else {
-		resp.Body = b
+		return resp, nil
 	}
+	stop := context.AfterFunc(r.Context(), p.Release)
+	b.release = func() {
+		stop()
+		p.Release()
+	}
+	resp.Body = b
 	return resp, nil
 }
 

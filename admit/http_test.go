@@ -77,7 +77,7 @@ func TestHandlerRefuses(t *testing.T) {
 		l.Close()
 		code, after = ask(t.Context(), "a")()
 		require.Equal(t, 503, code)
-		require.NotEmpty(t, after)
+		require.Empty(t, after, "another server may have a permit now, and this one never will")
 		require.Zero(t, l.Stats().Held+l.Stats().Waiting)
 	})
 }
@@ -165,18 +165,21 @@ func TestHandlerReleases(t *testing.T) {
 	free(up)
 	require.NoError(t, resp.Body.Close())
 
-	r, err := http.NewRequestWithContext(t.Context(), "GET", server.URL+"/hijack", nil)
+	ctx, cancel = context.WithCancel(t.Context())
+	r, err := http.NewRequestWithContext(ctx, "GET", server.URL+"/hijack", nil)
 	require.NoError(t, err)
 	r.Header.Set("Connection", "Upgrade")
 	r.Header.Set("Upgrade", "echo")
 	resp, err = client.Do(r)
 	require.NoError(t, err)
 	require.Equal(t, 101, resp.StatusCode)
+	cancel()
 	_, err = io.WriteString(resp.Body.(io.Writer), "hello\n")
 	require.NoError(t, err)
 	line, err := bufio.NewReader(resp.Body).ReadString('\n')
 	require.NoError(t, err)
 	require.Equal(t, "1 hello\n", line, "the permit is held while the connection is")
+	require.Equal(t, 1, up.Stats().Held)
 	require.NoError(t, resp.Body.Close())
 	free(l)
 	free(up)
@@ -225,6 +228,24 @@ func TestTransport(t *testing.T) {
 	require.NoError(t, resp.Body.Close())
 	require.Zero(t, l.Stats().Held)
 
+	// The base ends a response when the context ends, so the permit ends too.
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	requested, end := context.WithCancel(ctx)
+	n := 0
+	for range 2 {
+		require.NoError(t, resp.Body.Close())
+		require.Zero(t, n, "nothing is left behind in the context")
+		resp, err = c.Transport.RoundTrip(request(watches{requested, &n}, ""))
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+	}
+	end()
+	p, err := l.Acquire(ctx, "test")
+	require.NoError(t, err)
+	p.Release()
+	cancel()
+	require.NoError(t, resp.Body.Close())
+
 	l.Close()
 	closed := false
 	resp, err = c.Post("http://x/", "", closer{strings.NewReader("hello"), &closed})
@@ -234,6 +255,23 @@ func TestTransport(t *testing.T) {
 	require.ErrorIs(t, err, admit.ErrClosed)
 	require.True(t, closed, "the body of the request")
 	c.CloseIdleConnections() // the base has no such method
+}
+
+// watches counts the functions that wait for the end of a context.
+type watches struct {
+	context.Context
+	n *int
+}
+
+func (watches) Value(any) any { return nil } // so that package context calls AfterFunc
+
+func (w watches) AfterFunc(f func()) (stop func() bool) {
+	*w.n++
+	ends := context.AfterFunc(w.Context, f)
+	return func() bool {
+		*w.n--
+		return ends()
+	}
 }
 
 type closer struct {

@@ -20,9 +20,9 @@ import (
 // name of the method, such as /package.Service/Method. A call whose client goes away, or whose
 // deadline is over, leaves the line.
 //
-// A call is refused with ResourceExhausted if too many wait, with Unavailable if the Limiter is
-// closed, each with a RetryInfo: see [admit.Limiter.RetryAfter]; and with Internal if the weight
-// of its key is out of range. Unary panics if the Limiter or the key function is nil.
+// A call is refused with ResourceExhausted and a RetryInfo if too many wait: see
+// [admit.Limiter.RetryAfter]; with Unavailable if the Limiter is closed; and with Internal if the
+// weight of its key is out of range. Unary panics if the Limiter or the key function is nil.
 func Unary[K comparable](l *admit.Limiter[K],
 	key func(ctx context.Context, method string) K,
 ) grpc.UnaryServerInterceptor {
@@ -67,18 +67,16 @@ func check[K comparable](l *admit.Limiter[K], key func(context.Context, string) 
 
 // refusal returns the status for an error of Acquire.
 func refusal[K comparable](l *admit.Limiter[K], err error) error {
-	var code codes.Code
 	switch {
 	case errors.Is(err, admit.ErrFull):
-		code = codes.ResourceExhausted
 	case errors.Is(err, admit.ErrClosed):
-		code = codes.Unavailable
+		return status.Error(codes.Unavailable, err.Error())
 	case errors.Is(err, admit.ErrWeight):
 		return status.Error(codes.Internal, err.Error())
 	default: // of the context
 		return status.FromContextError(err).Err()
 	}
-	s := status.New(code, err.Error())
+	s := status.New(codes.ResourceExhausted, err.Error())
 	retry := &errdetails.RetryInfo{RetryDelay: durationpb.New(l.RetryAfter(err))}
 	if detailed, err := s.WithDetails(retry); err == nil {
 		s = detailed

@@ -83,6 +83,7 @@ func TestInterceptors(t *testing.T) {
 	l.Close()
 	_, err = client.Check(ctx, &healthpb.HealthCheckRequest{})
 	require.Equal(t, codes.Unavailable, status.Code(err))
+	require.Empty(t, status.Convert(err).Details())
 	again, err := client.Watch(ctx, &healthpb.HealthCheckRequest{})
 	require.NoError(t, err)
 	_, err = again.Recv()
