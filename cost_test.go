@@ -387,8 +387,11 @@ func TestReportCostErrors(t *testing.T) {
 // declare. The keys overstate and understate by up to 1,000 times, come and go, and have up to 8
 // items at work; the items of one key take 1,000 times as long.
 func TestSettledBalance(t *testing.T) {
-	most := 0.0
-	for seed := range uint64(2000) {
+	seeds, most := uint64(2000), 0.0
+	if testing.Short() {
+		seeds = 1200
+	}
+	for seed := range seeds {
 		s := newSettled(seed)
 		for range 400 {
 			s.step()

@@ -249,6 +249,9 @@ func (d *fairDriver) compare(step int) {
 	}
 	require.Empty(d, d.m.done, "step %d: these calls must have returned", step)
 	require.Equal(d, d.m.evicted, d.evicted, "step %d", step)
+	if testing.Short() && step%4 != 0 { // the rest takes most of the time
+		return
+	}
 	require.NoError(d, d.q.Check(), "step %d", step)
 	compare(d, &d.q.queue, d.m.model)
 	d.compareStats(step)

@@ -302,7 +302,7 @@ func TestNoChurn(t *testing.T) {
 // TestSpike fills a Queue and a FairQueue with items that have memory of their own, and drains all
 // but a few. Both deliver the same items, each key's in order, and give back their memory.
 func TestSpike(t *testing.T) {
-	const items, few, kinds = 20_000, 10, 9000
+	const items, few, kinds = 16_000, 10, 7200
 	keyOf := func(item int) int { return item % (1 + item%kinds) } // few keys have many items
 	for name, o := range map[string]Options[int, int]{
 		"plain":     {},
