@@ -1,7 +1,7 @@
 // Package pool runs workers that drain a queue: a [task.Queue], with retries, delays and leases,
 // or a [fairq.FairQueue], at most once and faster. Retries and delays wait in the queue, not in a
 // worker, and take their turns by key like new work. So a tenant that floods the pool, or whose
-// tasks all fail, delays nobody else.
+// tasks all fail, delays nobody else. For a tenant whose handlers hang see Failures.
 //
 //	p := pool.Func(func(ctx context.Context, t *task.Task[Job]) error {
 //		return send(ctx, t.Payload)
@@ -52,6 +52,12 @@
 // [DeadLetter]: into another queue ([Forward]), a file (package spill), or any function. Without
 // DeadLetters it is buried, so that somebody can look at it and Kick it. In a queue of the pool's
 // own it is forgotten, after Observer, Logger and waiting calls of Do have its error.
+//
+// A handler that hangs keeps its worker. By default one key whose handlers hang takes all workers,
+// so nobody's tasks start any more. A MaxInFlightPerKey of the queue below the workers prevents
+// that: with w workers and a limit of n, w/n keys, rounded up, less 1 may hang while the others are
+// served. So a limit of half of the workers bears one such key. A Policy.Timeout gives workers back,
+// but only from handlers that heed their contexts. NewWorkers has no such limit.
 //
 // docs/guide.md has the packages side by side.
 //
