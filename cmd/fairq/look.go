@@ -307,7 +307,8 @@ func list(ctx context.Context, c *call) error {
 	return c.printTasks(rows)
 }
 
-// history lists tasks that are gone, in the order of their ids.
+// history lists tasks that are gone, the latest end first. The store has them in the order
+// of their ids, so it reads all.
 func history(ctx context.Context, c *call) error {
 	name, err := printable.Parse(c.args[0])
 	if err != nil {
@@ -319,24 +320,39 @@ func history(ctx context.Context, c *call) error {
 	if !ok {
 		return errors.New("this store keeps no history")
 	}
-	found, err := s.History(ctx, name, task.ID(c.after), c.limit)
-	if err != nil {
-		return err
-	}
 	type endedRow struct {
 		taskRow
 		At      time.Time `json:"at"`
 		Outcome string    `json:"outcome"`
 	}
-	rows := []endedRow{}
-	for i := range found {
-		e := &found[i]
-		info := task.Info(e.Info)
-		row := endedRow{c.row(&info, e.Payload), e.At, "done"}
-		if row.State = ""; e.Outcome != nil {
-			row.Outcome = printable.Text(e.Outcome.Error())
+	rows, after, page := []endedRow{}, task.ID(c.after), 1000
+	if c.id != 0 {
+		after, page = task.ID(c.id)-1, 1
+	}
+	for more := true; more; {
+		found, err := s.History(ctx, name, after, page)
+		if err != nil {
+			return err
 		}
-		rows = append(rows, row)
+		for i := range found {
+			e := &found[i]
+			after = e.ID
+			if c.id != 0 && uint64(e.ID) != c.id || c.key != nil && e.Key != *c.key ||
+				c.kind != nil && e.Kind != *c.kind {
+				continue
+			}
+			info := task.Info(e.Info)
+			row := endedRow{c.row(&info, e.Payload), e.At, "done"}
+			if row.State = ""; e.Outcome != nil {
+				row.Outcome = printable.Text(e.Outcome.Error())
+			}
+			rows = append(rows, row)
+		}
+		slices.SortFunc(rows, func(a, b endedRow) int {
+			return cmp.Or(b.At.Compare(a.At), cmp.Compare(b.ID, a.ID))
+		})
+		rows = rows[:min(len(rows), c.limit)]
+		more = len(found) == page && c.id == 0
 	}
 	return c.print(map[string]any{"tasks": rows}, func(w io.Writer) {
 		fmt.Fprintln(w, "ID\tKEY\tKIND\tATTEMPTS\tPUT\tGONE\tOUTCOME\t")

@@ -96,8 +96,9 @@ var commands = []command{
 	},
 	{"peek", "QUEUE ID...", "print all fields of tasks", "payload", peek},
 	{
-		"history", "QUEUE", "list tasks that are gone, where programs keep a History",
-		"after limit payload", history,
+		"history", "QUEUE",
+		"list tasks that are gone, newest first, where programs keep a History; reads all of it",
+		"after id key kind limit payload", history,
 	},
 	{
 		"kick", "QUEUE [ID...]",
@@ -137,7 +138,7 @@ type options struct {
 	prefix  string
 	history time.Duration
 
-	after     uint64
+	after, id uint64
 	group     string
 	key, kind *string // nil means any
 	limit     int
@@ -168,6 +169,7 @@ func (o *options) flags() *flag.FlagSet {
 	f.DurationVar(&o.history, "history", 0,
 		"what the programs give as Options.History: deleted tasks are remembered for that `time`")
 	f.Uint64Var(&o.after, "after", 0, "only tasks with greater ids than this `id`")
+	f.Uint64Var(&o.id, "id", 0, "only the task of this `id`")
 	f.StringVar(&o.group, "group", "", "only tasks of this `group`")
 	f.Func("key",
 		"only what has this `key`; in quotes, with escapes as in Go, if it begins with a quote",
@@ -248,7 +250,7 @@ func (c *call) parse(args []string) error {
 	}
 	c.command, c.args = find(words[0]), words[1:]
 	if c.command == nil {
-		return usage("there is no command %s", printable.Text(words[0]))
+		return usage("there is no command %s", withoutPassword(words[0]))
 	}
 	if err := c.check(f); err != nil || words[0] != "help" {
 		return err
@@ -256,7 +258,7 @@ func (c *call) parse(args []string) error {
 	c.command = nil
 	if len(c.args) > 0 {
 		if c.command = find(c.args[0]); c.command == nil {
-			return usage("there is no command %s", printable.Text(c.args[0]))
+			return usage("there is no command %s", withoutPassword(c.args[0]))
 		}
 	}
 	return flag.ErrHelp

@@ -48,7 +48,18 @@ func serve(ctx context.Context, c *call) error {
 	}
 	context.AfterFunc(ctx, func() { _ = server.Close() })
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	fmt.Fprintf(c.out, "The page is at http://localhost:%s/ (Ctrl-C ends it)\n", port)
+	page, warning := fmt.Sprintf("http://localhost:%s/", port), ""
+	if c.actions {
+		warning = "Each user of this computer can change the queues there.\n"
+	}
+	if c.json {
+		err = c.print(map[string]any{"page": page, "actions": c.actions}, nil)
+	} else {
+		_, err = fmt.Fprintf(c.out, "The page is at %s (Ctrl-C ends it)\n%s", page, warning)
+	}
+	if err != nil {
+		return err
+	}
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}

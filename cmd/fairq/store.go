@@ -51,7 +51,15 @@ func openStore(ctx context.Context, o *options) (store, error) {
 		return openEtcd(ctx, o)
 	}
 	return nil, usage("the store is %s; it must begin with sqlite:, postgres://, "+
-		"etcd:// or foundationdb:", printable.Text(o.store))
+		"etcd:// or foundationdb:", withoutPassword(o.store))
+}
+
+// withoutPassword shows the beginning of a text that may be the mistyped address of a store.
+func withoutPassword(text string) string {
+	if i := strings.IndexAny(text, ":=@"); i >= 0 {
+		text = text[:i+1] + "..."
+	}
+	return printable.Text(text)
 }
 
 // opened makes no store a nil one.
@@ -66,31 +74,30 @@ const dialTimeout = 5 * time.Second
 
 func openEtcd(ctx context.Context, o *options) (store, error) {
 	// A URL has one host, so there is one for each.
-	user, hosts, found := strings.Cut(strings.TrimPrefix(o.store, "etcd://"), "@")
-	if !found {
-		user, hosts = "", user
-	}
-	u, err := url.Parse("etcd://" + user + "@host")
-	if err != nil || hosts == "" || strings.Contains(hosts, "/") {
+	address, isURL := strings.CutPrefix(o.store, "etcd://")
+	at := strings.LastIndex(address, "@") + 1 // a password may have one
+	hosts := address[at:]
+	u, err := url.Parse("etcd://" + address[:max(0, at-1)] + "@host")
+	if err != nil || !isURL || hosts == "" || strings.Contains(hosts, "/") {
 		return nil, usage("the store is an etcd:// that makes no sense; it must be " +
 			"etcd://[USER:PASSWORD@]HOST:PORT,...")
 	}
 	config := clientv3.Config{
 		Endpoints: strings.Split(hosts, ","), DialTimeout: dialTimeout, Logger: zap.NewNop(),
-		Username: u.User.Username(),
+		Username: u.User.Username(), Context: ctx,
 	}
 	config.Password, _ = u.User.Password()
 	client, err := clientv3.New(config)
-	if err != nil {
-		return nil, err
-	}
-	s, err := etcd.Open(ctx, client,
-		&etcd.Options{Prefix: o.prefix, History: o.history, KeepSchema: true})
-	if err != nil {
+	if err == nil {
+		var s *etcd.Store
+		s, err = etcd.Open(ctx, client,
+			&etcd.Options{Prefix: o.prefix, History: o.history, KeepSchema: true})
+		if err == nil {
+			return &onClient{s, client}, nil
+		}
 		client.Close()
-		return nil, err
 	}
-	return &onClient{s, client}, nil
+	return nil, fmt.Errorf("%s: %w", printable.Text(hosts), err)
 }
 
 // onClient is a store with a client of its own.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -35,14 +36,19 @@ func TestUsage(t *testing.T) {
 		"stats a -force": "stats has no flag -force",
 		"stats a -store x": "the store is x; it must begin with sqlite:, postgres://, " +
 			"etcd:// or foundationdb:",
-		"stats a -store etcd://":      "must be etcd://[USER:PASSWORD@]HOST:PORT",
-		"stats a -store etcd://a:1/b": "must be etcd://[USER:PASSWORD@]HOST:PORT",
-		"list a -limit 0":             "-limit is 0; it must be 1 to 10000",
-		"list a -limit x":             `invalid value "x" for flag -limit`,
-		"list a -state x":             "it must be ready, delayed, taken, buried or held",
-		`list a -key "x`:              "is not a text in quotes",
-		"serve -port 65536":           "-port is 65536; it must be 0 to 65535",
-		"drop a -history -1s":         "-history is -1s; it must be 0 or more",
+		"stats a -store postgress://u:pw@h/db": "the store is postgress:...; it must begin",
+		"stats a -store host=h,password=pw":    "the store is host=...; it must begin",
+		"postgres://u:pw@h/db":                 "there is no command postgres:...\n",
+		"help postgres://u:pw@h/db":            "there is no command postgres:...\n",
+		"stats a -store etcd:u:pw@h":           "must be etcd://[USER:PASSWORD@]HOST:PORT",
+		"stats a -store etcd://":               "must be etcd://[USER:PASSWORD@]HOST:PORT",
+		"stats a -store etcd://a:1/b":          "must be etcd://[USER:PASSWORD@]HOST:PORT",
+		"list a -limit 0":                      "-limit is 0; it must be 1 to 10000",
+		"list a -limit x":                      `invalid value "x" for flag -limit`,
+		"list a -state x":                      "it must be ready, delayed, taken, buried or held",
+		`list a -key "x`:                       "is not a text in quotes",
+		"serve -port 65536":                    "-port is 65536; it must be 0 to 65535",
+		"drop a -history -1s":                  "-history is -1s; it must be 0 or more",
 	} {
 		cli(t, strings.Fields(line)...).fails(misused, want)
 	}
@@ -80,8 +86,13 @@ func TestUsage(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	require.Equal(t, failed,
-		run(ctx, []string{"-store", "etcd://127.0.0.1:1", "queues"}, io.Discard, io.Discard))
+	for _, user := range []string{"", "u:p@w@"} {
+		var text bytes.Buffer
+		require.Equal(t, failed,
+			run(ctx, []string{"-store", "etcd://" + user + "127.0.0.1:1", "queues"}, io.Discard, &text))
+		require.Contains(t, text.String(), "fairq: 127.0.0.1:1: ")
+		require.NotContains(t, text.String(), "w@")
+	}
 	cli(t, "-store", "postgres://127.0.0.1:1/x", "queues").fails(failed, "127.0.0.1")
 	cli(t, "-store", "foundationdb:", "queues").fails(failed, "-tags foundationdb")
 }
@@ -129,10 +140,14 @@ func serving(t *testing.T, args ...string) (page string, end func()) {
 	r, w := io.Pipe()
 	ended := make(chan int, 1)
 	go func() { ended <- run(ctx, append([]string{"serve", "-port=0"}, args...), w, w) }()
-	line, err := bufio.NewReader(r).ReadString('\n')
-	require.NoError(t, err)
-	page = regexp.MustCompile(`http://localhost:\d+/`).FindString(line)
-	require.NotEmpty(t, page, line)
+	lines, printed := bufio.NewReader(r), ""
+	for page == "" {
+		line, err := lines.ReadString('\n')
+		require.NoError(t, err, printed)
+		printed += line
+		page = regexp.MustCompile(`http://localhost:\d+/`).FindString(line)
+	}
+	require.Equal(t, slices.Contains(args, "-json"), strings.HasPrefix(printed, "{"))
 	go func() { _, _ = io.Copy(io.Discard, r) }()
 	return page, func() {
 		cancel()
@@ -160,7 +175,7 @@ func TestServe(t *testing.T) {
 	s, _ := newStore(t)
 	require.NoError(t, s.Close())
 	queue := "v1/queues/" + url.PathEscape(`mail/"send"`)
-	for _, args := range [][]string{nil, {"-actions", "-payload", `mail/"send"`}} {
+	for _, args := range [][]string{nil, {"-actions", "-json", "-payload", `mail/"send"`}} {
 		page, end := serving(t, args...)
 		status, body := ask(t, request(t, http.MethodGet, page+queue+"/buried"))
 		require.Equal(t, http.StatusOK, status)
@@ -224,11 +239,24 @@ func TestMany(t *testing.T) {
 	cli(t, "list", "mails", "-reason", "x", "-soonest", "-state", "buried").fails(misused,
 		"do not go together")
 	cli(t, "kick", "mails", "-reason", "timed").prints("kicked: 5\n")
-	cli(t, "delete", "mails", "-reason", "mailbox 1", "-yes").prints("deleted: 3\n")
+	cli(t, "delete", "mails", "-reason", "mailbox 1", "-yes",
+		"-history=1h").prints("deleted: 3\n")
 	require.Contains(t, cli(t, "stats", "mails").out, "buried    7\n")
-	out = cli(t, "history", "mails", "-limit", "2").out
-	require.Equal(t, 3, strings.Count(out, "\n"), out)
-	require.Contains(t, out, "deleted")
+	gone := func(args ...string) (ids []any) {
+		for _, row := range cli(t, append([]string{"history", "mails", "-json"},
+			args...)...).json()["tasks"].([]any) {
+			ids = append(ids, row.(map[string]any)["id"])
+		}
+		return ids
+	}
+	all := gone()
+	require.Len(t, all, 8)
+	require.Equal(t, all[:2], gone("-limit", "2"), "the newest come first")
+	require.Equal(t, all[3:], gone("-key", "user 0"), "they were deleted before")
+	require.Len(t, gone("-kind", "news"), 5)
+	require.Equal(t, all[3:4], gone("-id", all[3].(string)))
+	require.Empty(t, gone("-id", "999"))
+	require.Contains(t, cli(t, "history", "mails").out, "deleted")
 
 	s, err = sqlite.Open(t.Context(), file, nil)
 	require.NoError(t, err)
