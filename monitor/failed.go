@@ -21,6 +21,7 @@ const (
 	maxBuried  = 100
 	maxGroups  = 50
 	maxRead    = 10_000
+	maxReasons = 100
 	readPage   = 500
 	maxPayload = 10_000
 )
@@ -28,33 +29,44 @@ const (
 // keeper is a source of tasks. Only one call at a time is made of these.
 type keeper interface {
 	failures(ctx context.Context) (*failures, error)
+	// retrying adds those of the first n delayed tasks that have failed.
+	retrying(ctx context.Context, n int, found *failures) error
 	buried(ctx context.Context, which buriedOnes, last *sample, n int) (*buriedPage, error)
 	peek(ctx context.Context, id task.ID) (*taskRow, error)
 }
 
-// failures are buried tasks in groups, or what a pool has seen fail.
+// failures are tasks that are buried or wait for a retry, in groups, or what a pool has seen fail.
 type failures struct {
-	At     time.Time `json:"at"`
-	Count  int       `json:"count"`          // tasks
-	Read   int       `json:"read"`           // tasks that were read, and are in the groups
-	Gone   bool      `json:"gone,omitempty"` // the failed tasks are in no store
-	Groups []group   `json:"groups"`         // the largest first
+	At       time.Time `json:"at"`
+	Count    int       `json:"count"`              // buried tasks
+	Read     int       `json:"read"`               // of these, those in the groups
+	Retrying int       `json:"retrying,omitempty"` // tasks that wait for a retry
+	More     bool      `json:"more,omitempty"`     // some delayed tasks were not read
+	Gone     bool      `json:"gone,omitempty"`     // the failed tasks are in no store
+	Groups   []group   `json:"groups"`             // the largest first
 
-	all  map[group]int // by reason, key and kind
-	next time.Time     // they are not read again before
+	all  map[group][2]int // by reason, key and kind: how many are buried, and how many are retried
+	next time.Time        // they are not read again before
 }
 
-// group is buried tasks with the same reason, key and kind, as far as these are not empty.
+func (f *failures) add(g group, n [2]int) {
+	was := f.all[g]
+	f.all[g] = [2]int{was[0] + n[0], was[1] + n[1]}
+}
+
+// group is failed tasks with the same reason, key and kind, as far as these are not empty.
 type group struct {
 	Reason string `json:"reason,omitempty"` // with # for each number
 	Key    string `json:"key,omitempty"`
 	Kind   string `json:"kind,omitempty"` // "" in quotes if there is none
-	Count  int    `json:"count"`
+	Count  int    `json:"count"`          // buried tasks
+
+	Retrying int `json:"retrying,omitempty"`
 }
 
 // by returns the failures in groups, by "reason", "key", "kind", or "all" of these.
 func (f failures) by(by string) failures {
-	groups := map[group]int{}
+	groups := failures{all: map[group][2]int{}}
 	for g, n := range f.all {
 		switch by {
 		case "reason":
@@ -64,14 +76,14 @@ func (f failures) by(by string) failures {
 		case "kind":
 			g.Reason, g.Key = "", ""
 		}
-		groups[g] += n
+		groups.add(g, n)
 	}
-	for g, n := range groups {
-		g.Count = n
+	for g, n := range groups.all {
+		g.Count, g.Retrying = n[0], n[1]
 		f.Groups = append(f.Groups, g)
 	}
 	slices.SortFunc(f.Groups, func(a, b group) int {
-		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Key, b.Key),
+		return cmp.Or(cmp.Compare(b.Count+b.Retrying, a.Count+a.Retrying), cmp.Compare(a.Key, b.Key),
 			cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Kind, b.Kind))
 	})
 	f.Groups = first(f.Groups, maxGroups)
@@ -156,22 +168,38 @@ func (q *taskQueue[V]) read(
 }
 
 func (q *taskQueue[V]) failures(ctx context.Context) (*failures, error) {
-	found := &failures{At: time.Now(), all: map[group]int{}}
+	found := &failures{At: time.Now(), all: map[group][2]int{}}
 	for t, err := range q.read(ctx, task.ListOptions{State: task.Buried}) {
 		if err != nil {
 			return nil, err
 		}
-		found.all[group{Reason: reasonOf(each.Message(t)), Key: keyText(t.Key), Kind: shown(t.Kind)}]++
+		found.add(groupOf(t), [2]int{1, 0})
 		if found.Read++; found.Read == maxRead {
 			break
 		}
 	}
 	found.Count = found.Read
-	var err error
-	if found.Read == maxRead {
+	err := q.retrying(ctx, maxRead, found)
+	if err == nil && found.Read == maxRead {
 		found.Count, err = q.Count(ctx, task.ListOptions{State: task.Buried})
 	}
 	return found, err
+}
+
+func groupOf[V any](t *task.Task[V]) group {
+	return group{Reason: reasonOf(each.Message(t)), Key: keyText(t.Key), Kind: shown(t.Kind)}
+}
+
+func (q *taskQueue[V]) retrying(ctx context.Context, n int, found *failures) error {
+	delayed, err := q.List(ctx, task.ListOptions{State: task.Delayed, NextFirst: true, Limit: n})
+	for _, t := range delayed {
+		if t.Attempts > 0 {
+			found.add(groupOf(t), [2]int{0, 1})
+			found.Retrying++
+		}
+	}
+	found.More = len(delayed) == n
+	return err
 }
 
 func (q *taskQueue[V]) buried(
@@ -268,6 +296,8 @@ type noTasks struct{}
 func (noTasks) failures(context.Context) (*failures, error) {
 	return &failures{At: time.Now()}, nil
 }
+
+func (noTasks) retrying(context.Context, int, *failures) error { return nil }
 
 func (noTasks) buried(context.Context, buriedOnes, *sample, int) (*buriedPage, error) {
 	return &buriedPage{Buried: []buriedRow{}}, nil

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"net/url"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -115,6 +117,47 @@ func TestPoolFailures(t *testing.T) {
 	_, answer := get(t, m, path+"key")
 	require.Equal(t, []any{215.0, 100.0, true},
 		[]any{answer["count"], answer["read"], answer["gone"]})
+}
+
+// Attempts that are tried again are failures, and the tasks are in the groups.
+func TestRetries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, err := task.Open[int](t.Context(), new(memory.Store), "mails", nil)
+		require.NoError(t, err)
+		p := pool.New(q, func(_ context.Context, task *task.Task[int]) error {
+			if task.Payload == 0 {
+				return nil
+			}
+			return fmt.Errorf("upstream is down: %d", task.Payload)
+		}, &pool.Options[int]{
+			Logger: slog.New(slog.DiscardHandler),
+			Policy: pool.Policy{Backoff: pool.Backoff{Base: time.Hour}},
+		})
+		defer func() { require.NoError(t, p.StopAndWait(context.Background())) }()
+		mails := monitor.TaskQueue("mails", q, nil)
+		m := monitor.New(nil, mails, monitor.Pool("workers", p, mails))
+		require.Empty(t, alerts(t, m, "workers"))
+		submit := func(n, first int) {
+			for i := range n {
+				require.NoError(t, p.Submit(t.Context(), "a", first+i))
+			}
+			time.Sleep(time.Second)
+		}
+		submit(30, 1)
+		require.Equal(t,
+			[]any{"30 of 30 attempts failed in the last 1 s: upstream is down: #"}, alerts(t, m, "workers"))
+		for _, source := range []string{"mails", "workers"} {
+			_, answer := get(t, m, "/v1/queues/"+source+"/failures?by=reason")
+			require.Equal(t, []any{0.0, 30.0}, []any{answer["count"], answer["retrying"]})
+			require.Equal(t, []any{map[string]any{
+				"reason": "upstream is down: #", "count": 0.0, "retrying": 30.0,
+			}}, answer["groups"])
+		}
+		for range 300 {
+			submit(1, 0)
+		}
+		require.Empty(t, alerts(t, m, "workers"))
+	})
 }
 
 // A pool's page has the stack of a panic with the task that is buried for it.

@@ -26,11 +26,13 @@ const (
 type counts struct {
 	// Served has items delivered, tasks taken, attempts started, permits given.
 	Served  uint64 `json:"served"`
-	Refused uint64 `json:"refused"`          // pushes for which there was no room
-	Evicted uint64 `json:"evicted"`          // dropped to make room
-	Failed  uint64 `json:"failed,omitempty"` // tasks buried, attempts that failed for good
-	Lost    uint64 `json:"lost,omitempty"`   // leases
-	Cost    uint64 `json:"cost,omitempty"`   // of the served items
+	Refused uint64 `json:"refused"`           // pushes for which there was no room
+	Evicted uint64 `json:"evicted"`           // dropped to make room
+	Done    uint64 `json:"done,omitempty"`    // tasks acknowledged, attempts that succeeded
+	Failed  uint64 `json:"failed,omitempty"`  // tasks buried, attempts that failed for good
+	Retried uint64 `json:"retried,omitempty"` // attempts that failed, of tasks that are tried again
+	Lost    uint64 `json:"lost,omitempty"`    // leases
+	Cost    uint64 `json:"cost,omitempty"`    // of the served items
 }
 
 func countsOf(c fairq.Counts) counts {
@@ -38,8 +40,10 @@ func countsOf(c fairq.Counts) counts {
 }
 
 // each returns the fields.
-func (c *counts) each() [6]*uint64 {
-	return [...]*uint64{&c.Served, &c.Refused, &c.Evicted, &c.Failed, &c.Lost, &c.Cost}
+func (c *counts) each() [8]*uint64 {
+	return [...]*uint64{
+		&c.Served, &c.Refused, &c.Evicted, &c.Done, &c.Failed, &c.Retried, &c.Lost, &c.Cost,
+	}
 }
 
 // minute has the events of the last minute.
@@ -138,11 +142,12 @@ func (p *past) add(l *sample) {
 		now.wait = s.Wait
 		is(isClosed, s.Closed)
 	case task.Stats:
-		now.counts.Failed, now.counts.Lost = s.Buries, s.Losses
+		now.counts.Done, now.counts.Failed, now.counts.Lost = s.Acks, s.Buries, s.Losses
 		now.wait, at.Busy, at.Buried = l.taken, s.Taken, s.Buried
 		is(isPaused, s.Paused)
 	case pool.Stats:
-		now.counts.Failed, now.counts.Lost = s.Failed, s.Lost
+		now.counts.Done, now.counts.Failed, now.counts.Lost = s.Succeeded, s.Failed, s.Lost
+		now.counts.Retried = s.Retried
 		at.Busy = s.Running
 		is(isPaused, s.Paused)
 		is(isClosed, s.Closed)
@@ -187,10 +192,12 @@ func (p *past) add(l *sample) {
 	}
 }
 
-// The limits for an alert: a key's share of a backlog, and the least backlog.
+// The limits for an alert: a key's share of a backlog, the least backlog, and the share of attempts
+// that fail.
 const (
 	alertShare   = 0.5
 	alertBacklog = 100
+	alertFailed  = 0.1
 )
 
 // alerts tells in words what is wrong.
@@ -253,7 +260,12 @@ func (l *sample) alerts() []string {
 	if n := lately.Evicted; n > 0 {
 		alert("%s %s evicted to make room %s", number(n), one(n, "was", "were"), in)
 	}
-	if n := lately.Failed; n > 0 {
+	ended := lately.Done + lately.Failed + lately.Retried
+	if n := lately.Failed + lately.Retried; l.Kind == "pool" {
+		if n > 0 && (lately.Failed > 0 || float64(n) >= alertFailed*float64(ended)) {
+			alert("%s of %s attempts failed %s%s", number(n), number(ended), in, l.reason)
+		}
+	} else if n > 0 {
 		alert("%s %s failed for good %s", number(n), one(n, "task", "tasks"), in)
 	}
 	if n := lately.Lost; n > 0 {

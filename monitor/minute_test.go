@@ -179,7 +179,7 @@ func TestAlerts(t *testing.T) {
 		}, alerts(t, m, "mails"))
 		require.Equal(t, []any{"13 calls of a were refused in the last 5 s"}, alerts(t, m, "api"))
 		require.Equal(t, []any{
-			"it is paused; 0 wait", "3 tasks failed for good in the last 5 s",
+			"it is paused; 0 wait", "3 of 3 attempts failed in the last 5 s",
 			"2 leases were lost in the last 5 s",
 		}, alerts(t, m, "workers"))
 		paused := rows(t, m, "/v1/queues/mails/keys?by=paused", "keys")

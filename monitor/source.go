@@ -95,10 +95,12 @@ type sample struct {
 	// that is not known.
 	Newcomer *int `json:"new_key_waits,omitempty"`
 
-	keys  map[string]any  // by text, the keys that their texts do not determine
-	waits *quantiles      // of the queue of a pool
-	taken fairq.Histogram // how long the tasks taken had been ready
-	event []byte          // for the page
+	keys  map[string]any // by text, the keys that their texts do not determine
+	waits *quantiles     // of the queue of a pool
+
+	reason string          // why attempts of a pool fail, after a colon; "" if that is not known
+	taken  fairq.Histogram // how long the tasks taken had been ready
+	event  []byte          // for the page
 }
 
 type summary struct {

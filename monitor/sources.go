@@ -260,6 +260,7 @@ type workers struct {
 
 func (w workers) look(ctx context.Context) (s sample, err error) {
 	s.Stats = w.Stats()
+	s.reason = w.reason(ctx)
 	if w.queue != nil {
 		l, _, err := w.queue.sample(ctx)
 		if err != nil {
@@ -275,21 +276,41 @@ func (w workers) look(ctx context.Context) (s sample, err error) {
 	return s, nil
 }
 
-// failures returns the buried tasks of the queue. If there are none, because failed tasks go to a
+// failures returns the failed tasks of the queue. If there are none, because failed tasks go to a
 // sink or are forgotten, it returns the failures that the pool remembers.
 func (w workers) failures(ctx context.Context) (*failures, error) {
-	if found, err := w.tasks().failures(ctx); err != nil || found.Count > 0 {
+	if found, err := w.tasks().failures(ctx); err != nil || found.Count+found.Retrying > 0 {
 		return found, err
 	}
-	found := &failures{At: time.Now(), Gone: true, all: map[group]int{}}
+	found := &failures{At: time.Now(), Gone: true, all: map[group][2]int{}}
 	for _, f := range w.Failures() {
-		found.all[group{
+		found.add(group{
 			Reason: reasonOf(fmt.Sprint(f.Err)), Key: shownIfSet(f.Key), Kind: shownIfSet(f.Kind),
-		}]++
+		}, [2]int{1, 0})
 		found.Read++
 	}
 	found.Count = int(w.Stats().Failed)
 	return found, nil
+}
+
+// reason returns the most frequent reason among the failures for good of the last minute and the
+// tasks that are tried again next.
+func (w workers) reason(ctx context.Context) string {
+	found := failures{all: map[group][2]int{}}
+	_ = w.tasks().retrying(ctx, maxReasons, &found) // it is only for the words of an alert
+	for _, f := range w.Failures() {
+		if time.Since(f.At) < time.Minute {
+			found.add(group{Reason: reasonOf(fmt.Sprint(f.Err))}, [2]int{1, 0})
+		}
+	}
+	if groups := found.by("reason").Groups; len(groups) > 0 && groups[0].Reason != "" {
+		return ": " + groups[0].Reason
+	}
+	return ""
+}
+
+func (w workers) retrying(ctx context.Context, n int, found *failures) error {
+	return w.tasks().retrying(ctx, n, found)
 }
 
 func (w workers) buried(

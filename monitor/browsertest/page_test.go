@@ -141,6 +141,8 @@ func TestTaskQueueAndPool(t *testing.T) {
 		require.NoError(t, err)
 		if taken.ID%2 == 0 {
 			require.NoError(t, taken.Bury(t.Context(), errors.New("no <b>mailbox</b>")))
+		} else if taken.ID == 1 {
+			require.NoError(t, taken.Fail(t.Context(), errors.New("upstream is down"), time.Hour))
 		}
 	}
 	gate := make(chan struct{})
@@ -171,6 +173,8 @@ func TestTaskQueueAndPool(t *testing.T) {
 	p.until(`document.querySelectorAll("#buried tbody tr").length === 2`)
 	rows := p.rows("buried")
 	require.Equal(t, "no <b>mailbox</b>", rows[0][5])
+	require.Equal(t, []string{"upstream is down", "any", "any", "0", "1", ""}, p.rows("groups")[1])
+	require.Contains(t, eval[string](p, `$("failures-note").textContent`), "1 waits for a retry.")
 	require.NotContains(t, eval[string](p, "document.documentElement.outerHTML"), "private")
 
 	p = open(t, m, "workers")

@@ -267,8 +267,8 @@ function showWrong(alerts) {
 
 // The overview.
 
-const latelyOf = (field) => (s) => s.counts === 'nothing' ? none : lately(s, field);
-const latelyValue = (field) => (s) => s.minute ? s.minute[field] || 0 : 0;
+const latelyValue = (field) => ({ minute: m }) => m ? (m[field] || 0) + (field === 'failed' && m.retried || 0) : 0;
+const latelyOf = (field) => (s) => s.counts === 'nothing' || !s.minute ? none : number(latelyValue(field)(s));
 const workers = (s) => {
   if (!s.stats) return none;
   switch (s.kind) {
@@ -318,7 +318,7 @@ const gap = 3;
 function panels(sample) {
   const values = (p) => gauges[sample.kind].map((g) => p[g]);
   const change = (p, before) => before && p.time > before.time
-    ? rates.map((r) => (p[r] || 0) < (before[r] || 0) ? NaN : ((p[r] || 0) - (before[r] || 0)) / (p.time - before.time) * 1000) : rates.map(() => NaN);
+    ? rates.map((r) => p[r] < before[r] ? NaN : ((p[r] || 0) - (before[r] || 0)) / (p.time - before.time) * 1000) : rates.map(() => NaN);
   const all = [{ title: 'Now', labels: gauges[sample.kind].map((g) => labels[g][sample.kind] || labels[g]), values, show: number }];
   if (sample.counts !== 'nothing') all.push({ title: 'A second', labels: rates, values: change, show: rate });
   return all;
@@ -339,7 +339,7 @@ function countsOf({ kind, stats: s }) {
   switch (kind) {
     case 'queue': return { served: s.popped, refused: s.refused };
     case 'tasks': return { served: s.takes, refused: s.refused, failed: s.buries, busy: s.taken, buried: s.buried };
-    case 'pool': return { served: s.started, refused: s.refused, failed: s.failed, busy: s.running };
+    case 'pool': return { served: s.started, refused: s.refused, failed: s.failed + s.retried, busy: s.running };
     default: return { served: s.admitted, refused: s.refused, busy: s.held };
   }
 }
@@ -526,20 +526,22 @@ shown.keys = () => {
 // What has failed.
 
 async function showFailures(sample) {
-  const count = sample.kind === 'tasks' ? sample.stats.buried : sample.kind === 'pool' ? sample.stats.failed : 0;
-  const now = `${count} ${JSON.stringify(filter)} ${$('by').value}`;
-  if (now === known || showing) return;
+  const s = sample.stats;
+  const now = `${[s.buried, s.delayed, s.releases, s.failed, s.retried]} ${JSON.stringify(filter)} ${$('by').value}`;
+  if (!['tasks', 'pool'].includes(sample.kind) || now === known || showing) return;
   known = now;
   showing = true;
   const answer = await ask(`${path(name)}/failures?by=${$('by').value}`);
   showing = false;
   if (answer.error) {
-    $('failures').hidden = sample.kind !== 'pool' || !sample.stats.failed;
+    known = ''; // so that it is tried again
+    $('failures').hidden = false;
     set($('failures-note'), `What has failed cannot be shown: ${answer.error}`);
     return;
   }
   const kept = answer.gone ? 0 : answer.count;
-  $('failures').hidden = answer.count === 0;
+  const retrying = answer.retrying || 0;
+  $('failures').hidden = answer.count + retrying === 0;
   $('work').hidden = kept === 0;
   if (kept === 0) {
     filter = null;
@@ -550,7 +552,8 @@ async function showFailures(sample) {
   let note = answer.count === 0 ? '' : answer.count === 1 ? 'One task is buried.' : `${number(answer.count)} tasks are buried.`;
   if (answer.read < answer.count) note += ` The groups are of ${number(answer.read)} of them.`;
   if (answer.gone) note = `${number(answer.count)} have failed for good. None is buried: they went to DeadLetters, or were forgotten. The groups are of the last ${number(answer.read)}.`;
-  set($('failures-note'), note);
+  if (retrying) note += ` ${number(retrying)}${answer.more ? ' of the first 10,000 delayed tasks' : ''} ${retrying === 1 ? 'waits' : 'wait'} for a retry.`;
+  set($('failures-note'), note.trim());
   const all = (group, n, of) => {
     const form = group ? Object.fromEntries(['key', 'kind', 'reason'].map((field) => [field, group[field] || ''])) : {};
     const what = `${number(n)} buried ${n === 1 ? 'task' : 'tasks'}${group ? ` of ${groupName(group)}` : ''}`;
@@ -560,8 +563,9 @@ async function showFailures(sample) {
   buttons($('failures-actions'), kept ? all(null, kept, 'buried') : []);
   shown.groups = () => table('groups', answer.groups, [
     ['Reason', (g) => g.reason || 'any', (g) => g.reason || ''], ['Key', (g) => g.key || 'any', (g) => g.key || ''],
-    ['Kind', (g) => g.kind === '""' ? none : g.kind || 'any', (g) => g.kind || ''], ['Tasks', (g) => number(g.count), (g) => g.count],
-  ], (g) => JSON.stringify([g.reason, g.key, g.kind]), (g) => kept ? [{ label: 'Show', of: groupName(g), run: () => choose(g) }, ...all(g, g.count, groupName(g))] : []);
+    ['Kind', (g) => g.kind === '""' ? none : g.kind || 'any', (g) => g.kind || ''], [answer.gone ? 'Tasks' : 'Buried', (g) => number(g.count), (g) => g.count],
+    ...(answer.gone ? [] : [['Wait for a retry', (g) => number(g.retrying || 0), (g) => g.retrying || 0]]),
+  ], (g) => JSON.stringify([g.reason, g.key, g.kind]), (g) => kept && g.count ? [{ label: 'Show', of: groupName(g), run: () => choose(g) }, ...all(g, g.count, groupName(g))] : []);
   shown.groups();
   if (kept > 0) await page('');
 }
@@ -570,12 +574,13 @@ function groupName(g) { return [g.key, g.kind === '""' ? 'no kind' : g.kind, g.r
 
 function choose(group) {
   filter = group;
+  buried = [];
   known = '';
   showFailures(previous);
 }
 
 async function page(from) {
-  const query = new URLSearchParams({ limit: first });
+  const query = new URLSearchParams({ limit: from ? first : Math.min(100, Math.max(first, buried.length)) });
   if (from) query.set('after', from);
   if (filter) for (const field of ['key', 'kind', 'reason']) query.set(field, filter[field] || '');
   const answer = await ask(`${path(name)}/buried?${query}`);
@@ -698,7 +703,7 @@ async function connect() {
   };
   const old = await ask(`${path(name)}/history`);
   if (!old.points || stream !== opened) return;
-  const before = old.points.map((p) => ({ ...p, time: Date.parse(p.at) }));
+  const before = old.points.map((p) => ({ ...p, failed: (p.failed || 0) + (p.retried || 0), time: Date.parse(p.at) }));
   points = before.concat(points.filter((p) => before.every((b) => b.time < p.time)));
   if (previous && points.length) showCharts(previous);
 }
