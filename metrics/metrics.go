@@ -12,7 +12,9 @@ package metrics
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/fairq/fairq"
@@ -76,8 +78,8 @@ func New(n int, sources ...*monitor.Source) *Set {
 // All returns the metrics that Look may return, without values.
 func (s *Set) All() []Metric {
 	all := append(keyMetrics(), up(false))
-	for _, stats := range []any{fairq.Stats{}, task.Stats{}, pool.Stats{}, admit.Stats{}} {
-		all = append(all, of(stats, true)...)
+	for stats := range tables {
+		all = append(all, of(reflect.Zero(stats).Interface(), true)...)
 	}
 	return all
 }
@@ -136,231 +138,200 @@ func (e *exported) look(ctx context.Context, keys int) []Metric {
 	return found
 }
 
+// metric describes a metric. Its values are fields of a Stats: one, or one for each value of the
+// attribute.
+type metric struct {
+	name, unit, help string
+	kind             Kind
+	attribute        string
+	fields           string // such as "Len", or "push Pushed pop Popped"
+}
+
 // of returns the metrics of a fairq.Stats, task.Stats, pool.Stats or admit.Stats.
-func of(stats any, isUp bool) []Metric {
-	switch s := stats.(type) {
-	case fairq.Stats:
-		return ofFairQueue(&s)
-	case task.Stats:
-		return ofTaskQueue(&s, isUp)
-	case pool.Stats:
-		return ofPool(&s)
-	case admit.Stats:
-		return ofLimiter(&s)
+func of(stats any, isUp bool) (all []Metric) {
+	s := reflect.ValueOf(stats)
+	if !s.IsValid() || !isUp && s.IsZero() { // it is closed, otherwise its counters stay
+		return nil
 	}
-	return nil
+	table := tables[s.Type()]
+	if !isUp {
+		table = table[:ownMetrics]
+	}
+	for _, m := range table {
+		one := Metric{Name: m.name, Unit: m.unit, Help: m.help, Kind: m.kind, Attribute: m.attribute}
+		switch words := strings.Fields(m.fields); {
+		case m.kind == Histogram:
+			one.Histogram = s.FieldByName(m.fields).Interface().(fairq.Histogram)
+		case len(words) > 1:
+			one.Values = map[string]float64{}
+			for i := 0; i < len(words); i += 2 {
+				one.Values[words[i]] = float(s.FieldByName(words[i+1]))
+			}
+		case m.attribute != "":
+			one.Values = map[string]float64{}
+			if text := s.FieldByName(m.fields).String(); text != "" {
+				one.Values[text] = 1
+			}
+		default:
+			one.Values = map[string]float64{"": float(s.FieldByName(m.fields))}
+		}
+		all = append(all, one)
+	}
+	return all
 }
 
-// one is the only value of a metric.
-func one[N int | uint64 | float64](n N) map[string]float64 {
-	return map[string]float64{"": float64(n)}
+func float(v reflect.Value) float64 {
+	switch x := v.Interface().(type) {
+	case time.Duration:
+		return x.Seconds()
+	case float64:
+		return x
+	case uint64:
+		return float64(x)
+	case int:
+		return float64(x)
+	}
+	return flag(v.Bool())
 }
 
-func flag(is bool) map[string]float64 {
+func flag(is bool) float64 {
 	if is {
-		return one(1)
+		return 1
 	}
-	return one(0)
+	return 0
 }
 
 func up(is bool) Metric {
-	return Metric{Name: "fairq.up", Help: "Whether the source has answered.", Values: flag(is)}
-}
-
-func ofFairQueue(s *fairq.Stats) []Metric {
-	return []Metric{
-		{Name: "fairq.queue.items", Unit: "{item}", Help: "Items queued.", Values: one(s.Len)},
-		{
-			Name: "fairq.queue.keys", Unit: "{key}", Help: "Keys that have items queued.",
-			Values: one(s.Keys),
-		},
-		{
-			Name: "fairq.queue.capacity", Unit: "{item}", Help: "How many items there may be.",
-			Values: one(s.Capacity),
-		},
-		{
-			Name: "fairq.queue.waiting", Unit: "{goroutine}", Help: "Goroutines in PushWait and PopWait.",
-			Attribute: "call",
-			Values:    map[string]float64{"push": float64(s.WaitingPush), "pop": float64(s.WaitingPop)},
-		},
-		{Name: "fairq.queue.closed", Help: "Whether the queue is closed.", Values: flag(s.Closed)},
-		{
-			Name: "fairq.queue.events", Unit: "{item}", Help: "Items to which something has happened.",
-			Kind: Counter, Attribute: "event",
-			Values: map[string]float64{
-				"push": float64(s.Pushed), "pop": float64(s.Popped), "remove": float64(s.Removed),
-				"evict": float64(s.Evicted),
-				"drain": float64(s.Drained), "refuse": float64(s.Refused),
-			},
-		},
-		{
-			Name: "fairq.queue.cost.queued", Help: "What the items queued cost.",
-			Values: one(s.CostQueued),
-		},
-		{
-			Name: "fairq.queue.cost.served", Help: "What the items delivered have cost.", Kind: Counter,
-			Values: one(s.CostServed),
-		},
-		{
-			Name: "fairq.queue.oldest.age", Unit: "s", Help: "How long the oldest item has been queued.",
-			Values: one(s.OldestAge.Seconds()),
-		},
-		{
-			Name: "fairq.queue.wait", Unit: "s", Help: "How long the items delivered had been queued.",
-			Kind: Histogram, Histogram: s.Wait,
-		},
+	return Metric{
+		Name: "fairq.up", Help: "Whether the source has answered.",
+		Values: map[string]float64{"": flag(is)},
 	}
 }
 
-func ofTaskQueue(s *task.Stats, isUp bool) []Metric {
-	if !isUp && *s == (task.Stats{}) { // the queue is closed: its counters stay
-		return nil
-	}
-	own := []Metric{
-		{
-			Name: "fairq.taskqueue.waiting", Unit: "{goroutine}",
-			Help: "Goroutines of this process in PutWait and Take.", Attribute: "call",
-			Values: map[string]float64{"put": float64(s.WaitingPut), "take": float64(s.WaitingTake)},
-		},
-		{
-			Name: "fairq.taskqueue.conflicts", Unit: "{transaction}",
-			Help: "Transactions of this process that were tried again.", Kind: Counter,
-			Values: one(s.Conflicts),
-		},
-		{
-			Name: "fairq.taskqueue.events", Unit: "{task}",
-			Help: "Tasks to which something has happened, as counted by this process.",
-			Kind: Counter, Attribute: "event",
-			Values: map[string]float64{
-				"put": float64(s.Puts), "take": float64(s.Takes), "ack": float64(s.Acks),
-				"release": float64(s.Releases), "lose": float64(s.Losses),
-				"bury": float64(s.Buries), "kick": float64(s.Kicks), "touch": float64(s.Touches),
-				"delete": float64(s.Deletes),
-				"expire": float64(s.Expiries), "evict": float64(s.Evicted), "refuse": float64(s.Refused),
-			},
-		},
-	}
-	if !isUp {
-		return own
-	}
-	return append(own, []Metric{
-		{
-			Name: "fairq.taskqueue.tasks", Unit: "{task}", Help: "Tasks by state.", Attribute: "state",
-			Values: map[string]float64{
-				"ready": float64(s.Ready), "delayed": float64(s.Delayed), "taken": float64(s.Taken),
-				"buried": float64(s.Buried), "held": float64(s.Held),
-			},
-		},
-		{
-			Name: "fairq.taskqueue.keys", Unit: "{key}", Help: "Keys that have tasks.",
-			Values: one(s.Keys),
-		},
-		{
-			Name: "fairq.taskqueue.capacity", Unit: "{task}", Help: "How many tasks there may be.",
-			Values: one(s.Capacity),
-		},
-		{
-			Name: "fairq.taskqueue.counted", Unit: "{task}", Help: "Tasks that count in the capacity.",
-			Values: one(s.Counted),
-		},
-		{Name: "fairq.taskqueue.paused", Help: "Whether the queue is paused.", Values: flag(s.Paused)},
-	}...)
-}
+// ownMetrics is how many metrics of a task queue this process counts itself. They come first.
+const ownMetrics = 3
 
-func ofPool(s *pool.Stats) []Metric {
-	ranges := map[string]float64{}
-	if s.Range != "" {
-		ranges[s.Range] = 1
-	}
-	return []Metric{
+// tables are by the type of the Stats.
+var tables = map[reflect.Type][]metric{
+	reflect.TypeFor[fairq.Stats](): {
+		{"fairq.queue.items", "{item}", "Items queued.", Gauge, "", "Len"},
+		{"fairq.queue.keys", "{key}", "Keys that have items queued.", Gauge, "", "Keys"},
+		{"fairq.queue.capacity", "{item}", "How many items there may be.", Gauge, "", "Capacity"},
 		{
-			Name: "fairq.pool.workers", Unit: "{worker}",
-			Help: "Workers that are idle or run a handler, and handlers in Yield.", Attribute: "state",
-			Values: map[string]float64{
-				"idle": float64(s.Idle), "running": float64(s.Running),
-				"nested": float64(s.Nested),
-			},
+			"fairq.queue.waiting", "{goroutine}", "Goroutines in PushWait and PopWait.", Gauge,
+			"call", "push WaitingPush pop WaitingPop",
+		},
+		{"fairq.queue.closed", "", "Whether the queue is closed.", Gauge, "", "Closed"},
+		{
+			"fairq.queue.events", "{item}", "Items to which something has happened.", Counter,
+			"event",
+			"push Pushed pop Popped remove Removed evict Evicted drain Drained " +
+				"refuse Refused",
+		},
+		{"fairq.queue.cost.queued", "", "What the items queued cost.", Gauge, "", "CostQueued"},
+		{
+			"fairq.queue.cost.served", "", "What the items delivered have cost.", Counter, "",
+			"CostServed",
 		},
 		{
-			Name: "fairq.pool.workers.limit", Unit: "{worker}", Help: "How many workers there may be.",
-			Attribute: "bound",
-			Values:    map[string]float64{"min": float64(s.Min), "max": float64(s.Max)},
+			"fairq.queue.oldest.age", "s", "How long the oldest item has been queued.", Gauge, "",
+			"OldestAge",
 		},
 		{
-			Name: "fairq.pool.tasks", Unit: "{task}",
-			Help: "Tasks that are with the pool but not with a handler.", Attribute: "state",
-			Values: map[string]float64{
-				"prefetched": float64(s.Prefetched),
-				"unsettled":  float64(s.Unsettled),
-			},
+			"fairq.queue.wait", "s", "How long the items delivered had been queued.", Histogram,
+			"", "Wait",
+		},
+	},
+	reflect.TypeFor[task.Stats](): {
+		{
+			"fairq.taskqueue.waiting", "{goroutine}",
+			"Goroutines of this process in PutWait and Take.", Gauge, "call",
+			"put WaitingPut take WaitingTake",
 		},
 		{
-			Name: "fairq.pool.schedule", Help: "Is 1 for the range of the schedule that is in force.",
-			Attribute: "range", Values: ranges,
-		},
-		{Name: "fairq.pool.paused", Help: "Whether the pool is paused.", Values: flag(s.Paused)},
-		{Name: "fairq.pool.closed", Help: "Whether Shutdown was called.", Values: flag(s.Closed)},
-		{
-			Name: "fairq.pool.started", Unit: "{attempt}", Help: "Attempts that were started.",
-			Kind: Counter, Values: one(s.Started),
+			"fairq.taskqueue.conflicts", "{transaction}",
+			"Transactions of this process that were tried again.", Counter, "", "Conflicts",
 		},
 		{
-			Name: "fairq.pool.attempts", Unit: "{attempt}", Help: "Attempts that have ended.",
-			Kind: Counter, Attribute: "outcome",
-			Values: map[string]float64{
-				"succeeded": float64(s.Succeeded), "retried": float64(s.Retried),
-				"snoozed": float64(s.Snoozed), "failed": float64(s.Failed),
-				"cancelled": float64(s.Cancelled), "lost": float64(s.Lost), "returned": float64(s.Returned),
-			},
+			"fairq.taskqueue.events", "{task}",
+			"Tasks to which something has happened, as counted by this process.", Counter,
+			"event",
+			"put Puts take Takes ack Acks release Releases lose Losses bury Buries " +
+				"kick Kicks touch Touches delete Deletes expire Expiries evict Evicted " +
+				"refuse Refused",
 		},
 		{
-			Name: "fairq.pool.panics", Unit: "{panic}", Help: "Handlers that have panicked.", Kind: Counter,
-			Values: one(s.Panics),
+			"fairq.taskqueue.tasks", "{task}", "Tasks by state.", Gauge, "state",
+			"ready Ready delayed Delayed taken Taken buried Buried held Held",
+		},
+		{"fairq.taskqueue.keys", "{key}", "Keys that have tasks.", Gauge, "", "Keys"},
+		{
+			"fairq.taskqueue.capacity", "{task}", "How many tasks there may be.", Gauge, "",
+			"Capacity",
 		},
 		{
-			Name: "fairq.pool.events", Unit: "{task}", Help: "Tasks that were not done.", Kind: Counter,
-			Attribute: "event",
-			Values: map[string]float64{
-				"drop": float64(s.Dropped), "expire": float64(s.Expired),
-				"dead_letter": float64(s.DeadLetters), "leave_over": float64(s.Leftovers),
-				"refuse": float64(s.Refused),
-			},
+			"fairq.taskqueue.counted", "{task}", "Tasks that count in the capacity.", Gauge, "",
+			"Counted",
 		},
-	}
-}
-
-func ofLimiter(s *admit.Stats) []Metric {
-	return []Metric{
+		{"fairq.taskqueue.paused", "", "Whether the queue is paused.", Gauge, "", "Paused"},
+	},
+	reflect.TypeFor[pool.Stats](): {
 		{
-			Name: "fairq.limiter.limit", Unit: "{permit}", Help: "How many permits there are.",
-			Values: one(s.Limit),
+			"fairq.pool.workers", "{worker}",
+			"Workers that are idle or run a handler, and handlers in Yield.", Gauge, "state",
+			"idle Idle running Running nested Nested",
 		},
 		{
-			Name: "fairq.limiter.held", Unit: "{permit}", Help: "Permits that are held.",
-			Values: one(s.Held),
+			"fairq.pool.workers.limit", "{worker}", "How many workers there may be.", Gauge,
+			"bound", "min Min max Max",
 		},
 		{
-			Name: "fairq.limiter.waiting", Unit: "{call}", Help: "Calls that wait for a permit.",
-			Values: one(s.Waiting),
+			"fairq.pool.tasks", "{task}", "Tasks that are with the pool but not with a handler.",
+			Gauge, "state", "prefetched Prefetched unsettled Unsettled",
 		},
 		{
-			Name: "fairq.limiter.keys", Unit: "{key}", Help: "Keys that hold permits or wait.",
-			Values: one(s.Keys),
+			"fairq.pool.schedule", "", "Is 1 for the range of the schedule that is in force.",
+			Gauge, "range", "Range",
 		},
-		{Name: "fairq.limiter.closed", Help: "Whether the limiter is closed.", Values: flag(s.Closed)},
+		{"fairq.pool.paused", "", "Whether the pool is paused.", Gauge, "", "Paused"},
+		{"fairq.pool.closed", "", "Whether Shutdown was called.", Gauge, "", "Closed"},
 		{
-			Name: "fairq.limiter.events", Unit: "{call}", Help: "Calls that were admitted or refused.",
-			Kind: Counter, Attribute: "event",
-			Values: map[string]float64{"admit": float64(s.Admitted), "refuse": float64(s.Refused)},
-		},
-		{
-			Name: "fairq.limiter.oldest.wait", Unit: "s", Help: "How long the first call has waited.",
-			Values: one(s.OldestWait.Seconds()),
+			"fairq.pool.started", "{attempt}", "Attempts that were started.", Counter, "",
+			"Started",
 		},
 		{
-			Name:   "fairq.limiter.level",
-			Help:   "Units of the budget that are left, below 0 if too many were taken.",
-			Values: one(s.Level),
+			"fairq.pool.attempts", "{attempt}", "Attempts that have ended.", Counter, "outcome",
+			"succeeded Succeeded retried Retried snoozed Snoozed failed Failed " +
+				"cancelled Cancelled lost Lost returned Returned",
 		},
-	}
+		{"fairq.pool.panics", "{panic}", "Handlers that have panicked.", Counter, "", "Panics"},
+		{
+			"fairq.pool.events", "{task}", "Tasks that were not done.", Counter, "event",
+			"drop Dropped expire Expired dead_letter DeadLetters leave_over Leftovers " +
+				"refuse Refused",
+		},
+	},
+	reflect.TypeFor[admit.Stats](): {
+		{"fairq.limiter.limit", "{permit}", "How many permits there are.", Gauge, "", "Limit"},
+		{"fairq.limiter.held", "{permit}", "Permits that are held.", Gauge, "", "Held"},
+		{
+			"fairq.limiter.waiting", "{call}", "Calls that wait for a permit.", Gauge, "",
+			"Waiting",
+		},
+		{"fairq.limiter.keys", "{key}", "Keys that hold permits or wait.", Gauge, "", "Keys"},
+		{"fairq.limiter.closed", "", "Whether the limiter is closed.", Gauge, "", "Closed"},
+		{
+			"fairq.limiter.events", "{call}", "Calls that were admitted or refused.", Counter,
+			"event", "admit Admitted refuse Refused",
+		},
+		{
+			"fairq.limiter.oldest.wait", "s", "How long the first call has waited.", Gauge, "",
+			"OldestWait",
+		},
+		{
+			"fairq.limiter.level", "",
+			"Units of the budget that are left, below 0 if too many were taken.", Gauge, "",
+			"Level",
+		},
+	},
 }
