@@ -43,8 +43,9 @@ func Look(s *Source) error {
 }
 
 var (
-	KeyText = keyText
-	Shown   = shown
+	KeyText  = keyText
+	Shown    = shown
+	ReasonOf = reasonOf
 )
 
 func KeyOf[K comparable](text string) (K, bool) { return keyOf[K](text) }

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/fairq/fairq/internal/each"
@@ -45,28 +46,38 @@ type failures struct {
 	Gone     bool      `json:"gone,omitempty"`     // the failed tasks are in no store
 	Groups   []group   `json:"groups"`             // the largest first
 
-	all  map[group][2]int // by reason, key and kind: how many are buried, and how many are retried
-	next time.Time        // they are not read again before
+	all  map[group]tally // by reason, key and kind, without a tally
+	next time.Time       // they are not read again before
 }
 
-func (f *failures) add(g group, n [2]int) {
+// tally counts the tasks of a group.
+type tally struct {
+	Count    int    `json:"count"` // buried tasks
+	Retrying int    `json:"retrying,omitempty"`
+	First    uint64 `json:"first,omitempty,string"` // of the ids of the buried ones that were read
+	Last     uint64 `json:"last,omitempty,string"`
+}
+
+func (f *failures) add(g group, n tally) {
 	was := f.all[g]
-	f.all[g] = [2]int{was[0] + n[0], was[1] + n[1]}
+	f.all[g] = tally{
+		was.Count + n.Count, was.Retrying + n.Retrying,
+		min(was.First-1, n.First-1) + 1, // 0 - 1 is more than any id
+		max(was.Last, n.Last),
+	}
 }
 
 // group is failed tasks with the same reason, key and kind, as far as these are not empty.
 type group struct {
-	Reason string `json:"reason,omitempty"` // with # for each number
+	Reason string `json:"reason,omitempty"` // with # for each number but a status code
 	Key    string `json:"key,omitempty"`
 	Kind   string `json:"kind,omitempty"` // "" in quotes if there is none
-	Count  int    `json:"count"`          // buried tasks
-
-	Retrying int `json:"retrying,omitempty"`
+	tally
 }
 
 // by returns the failures in groups, by "reason", "key", "kind", or "all" of these.
 func (f failures) by(by string) failures {
-	groups := failures{all: map[group][2]int{}}
+	groups := failures{all: map[group]tally{}}
 	for g, n := range f.all {
 		switch by {
 		case "reason":
@@ -79,7 +90,7 @@ func (f failures) by(by string) failures {
 		groups.add(g, n)
 	}
 	for g, n := range groups.all {
-		g.Count, g.Retrying = n[0], n[1]
+		g.tally = n
 		f.Groups = append(f.Groups, g)
 	}
 	slices.SortFunc(f.Groups, func(a, b group) int {
@@ -152,10 +163,21 @@ func (b buriedOnes) options(last *sample) (o task.ListOptions, err error) {
 	return o, nil
 }
 
-var digits = regexp.MustCompile(`[0-9]+`)
+// numbers finds numbers, and status codes with the words by which they are known, as in "HTTP 404",
+// "status: 503", "404 Not Found" and "550 5.1.1".
+var numbers = regexp.MustCompile(`(?i:\b(?:http(?:/[0-9.]+)?|status|code)[ :=]*(?:code[ :=]*)?)` +
+	`[1-5][0-9]{2}\b|\b[1-5][0-9]{2} (?:[A-Z]|[245]\.[0-9]\.[0-9]+)|[0-9]+`)
 
-// reasonOf returns the reason of a group: what differs in numbers only is the same.
-func reasonOf(text string) string { return shown(digits.ReplaceAllString(text, "#")) }
+// reasonOf returns the reason of a group: what differs in numbers only is the same, but for status
+// codes.
+func reasonOf(text string) string {
+	return hashed(numbers.ReplaceAllStringFunc(text, func(number string) string {
+		if strings.Trim(number, "0123456789") == "" {
+			return "#"
+		}
+		return number
+	}), maxText)
+}
 
 // read yields tasks in the order of their ids.
 func (q *taskQueue[V]) read(
@@ -168,12 +190,12 @@ func (q *taskQueue[V]) read(
 }
 
 func (q *taskQueue[V]) failures(ctx context.Context) (*failures, error) {
-	found := &failures{At: time.Now(), all: map[group][2]int{}}
+	found := &failures{At: time.Now(), all: map[group]tally{}}
 	for t, err := range q.read(ctx, task.ListOptions{State: task.Buried}) {
 		if err != nil {
 			return nil, err
 		}
-		found.add(groupOf(t), [2]int{1, 0})
+		found.add(groupOf(t), tally{Count: 1, First: uint64(t.ID), Last: uint64(t.ID)})
 		if found.Read++; found.Read == maxRead {
 			break
 		}
@@ -194,7 +216,7 @@ func (q *taskQueue[V]) retrying(ctx context.Context, n int, found *failures) err
 	delayed, err := q.List(ctx, task.ListOptions{State: task.Delayed, NextFirst: true, Limit: n})
 	for _, t := range delayed {
 		if t.Attempts > 0 {
-			found.add(groupOf(t), [2]int{0, 1})
+			found.add(groupOf(t), tally{Retrying: 1})
 			found.Retrying++
 		}
 	}

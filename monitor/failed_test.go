@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -44,7 +45,8 @@ func TestFailures(t *testing.T) {
 		mails, monitor.Pool("workers", new(counted), mails))
 	path := "/v1/queues/mails/"
 	require.Equal(t, []map[string]any{
-		{"reason": "no mailbox #", "count": 3120.0}, {"reason": "timed out", "count": 780.0},
+		{"reason": "no mailbox #", "count": 3120.0, "first": "2", "last": "3900"},
+		{"reason": "timed out", "count": 780.0, "first": "1", "last": "3896"},
 	}, rows(t, m, path+"failures?by=reason", "groups"))
 	require.Equal(t, rows(t, m, path+"failures?by=key", "groups"),
 		rows(t, m, "/v1/queues/workers/failures?by=key", "groups"))
@@ -53,7 +55,10 @@ func TestFailures(t *testing.T) {
 	groups := rows(t, m, path+"failures", "groups")
 	require.Len(t, groups, 12)
 	require.Equal(t,
-		map[string]any{"reason": "no mailbox #", "key": "user 0", "kind": `""`, "count": 520.0},
+		map[string]any{
+			"reason": "no mailbox #", "key": "user 0", "kind": `""`, "count": 520.0, "first": "7",
+			"last": "3895",
+		},
 		groups[0])
 
 	// The pages of a group have each of its tasks once.
@@ -97,6 +102,24 @@ func TestFailures(t *testing.T) {
 	do("kick-all", nil, 1040, 3120, 0)
 	do("drop-key", map[string]string{"key": "user 1"}, 1040, 2080, 0)
 	do("delete-all", map[string]string{"kind": "news"}, 0, 2080, 0)
+}
+
+// Errors of one group are shown alike, to the last byte, and differ in no status code.
+func TestReasons(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"no mailbox 404", "no mailbox #"},
+		{"GET /users/503: HTTP 503, try 2", "GET /users/#: HTTP 503, try #"},
+		{"HTTP/1.1 404", "HTTP/1.1 404"},
+		{"status code: 429 after 3 s", "status code: 429 after # s"},
+		{"StatusCode=5031", "StatusCode=#"},
+		{"upstream 7: 404 Not Found", "upstream #: 404 Not Found"},
+		{"550 5.1.1 no such mailbox 17", "550 5.1.1 no such mailbox #"},
+	} {
+		require.Equal(t, c.want, monitor.ReasonOf(c.text))
+	}
+	long := strings.Repeat("x", 300)
+	require.NotEqual(t, monitor.ReasonOf(long+"a"), monitor.ReasonOf(long+"b"))
+	require.Equal(t, monitor.ReasonOf(long+"1"), monitor.ReasonOf(long+"22"))
 }
 
 // A pool without buried tasks shows the failures that it has seen.

@@ -282,11 +282,11 @@ func (w workers) failures(ctx context.Context) (*failures, error) {
 	if found, err := w.tasks().failures(ctx); err != nil || found.Count+found.Retrying > 0 {
 		return found, err
 	}
-	found := &failures{At: time.Now(), Gone: true, all: map[group][2]int{}}
+	found := &failures{At: time.Now(), Gone: true, all: map[group]tally{}}
 	for _, f := range w.Failures() {
 		found.add(group{
 			Reason: reasonOf(fmt.Sprint(f.Err)), Key: shownIfSet(f.Key), Kind: shownIfSet(f.Kind),
-		}, [2]int{1, 0})
+		}, tally{Count: 1})
 		found.Read++
 	}
 	found.Count = int(w.Stats().Failed)
@@ -296,11 +296,11 @@ func (w workers) failures(ctx context.Context) (*failures, error) {
 // reason returns the most frequent reason among the failures for good of the last minute and the
 // tasks that are tried again next.
 func (w workers) reason(ctx context.Context) string {
-	found := failures{all: map[group][2]int{}}
+	found := failures{all: map[group]tally{}}
 	_ = w.tasks().retrying(ctx, maxReasons, &found) // it is only for the words of an alert
 	for _, f := range w.Failures() {
 		if time.Since(f.At) < time.Minute {
-			found.add(group{Reason: reasonOf(fmt.Sprint(f.Err))}, [2]int{1, 0})
+			found.add(group{Reason: reasonOf(fmt.Sprint(f.Err))}, tally{Count: 1})
 		}
 	}
 	if groups := found.by("reason").Groups; len(groups) > 0 && groups[0].Reason != "" {

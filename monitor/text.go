@@ -18,13 +18,15 @@ const (
 
 // keyText returns how a key is shown. Different keys have different texts, as far as what fmt
 // makes of them differs. See the package documentation.
-func keyText(key any) string {
-	text := printable.Key(key)
-	if len(text) <= maxKeyText {
+func keyText(key any) string { return hashed(printable.Key(key), maxKeyText) }
+
+// hashed shows a text. Different texts are shown differently, however long they are.
+func hashed(text string, most int) string {
+	if len(text) <= most {
 		return printable.Text(text)
 	}
 	hash := sha256.Sum256([]byte(text))
-	return fmt.Sprintf("%s of %d bytes, %x", cut(text, maxKeyText), len(text), hash[:8])
+	return fmt.Sprintf("%s of %d bytes, %x", cut(text, most), len(text), hash[:8])
 }
 
 // shown returns how a payload or an error is shown.

@@ -557,8 +557,9 @@ async function showFailures(sample) {
   const all = (group, n, of) => {
     const form = group ? Object.fromEntries(['key', 'kind', 'reason'].map((field) => [field, group[field] || ''])) : {};
     const what = `${number(n)} buried ${n === 1 ? 'task' : 'tasks'}${group ? ` of ${groupName(group)}` : ''}`;
+    const range = group && group.first !== group.last ? `: task ${group.first} to ${group.last}` : '';
     return [['Kick', 'kick-all'], ['Delete', 'delete-all']].filter(([, action]) => may(action, owner())).map(([label, action]) =>
-      ({ label: group ? label : `${label} all ${number(n)}`, of, source: owner(), action, form, question: `${label} ${what}?` }));
+      ({ label: group ? label : `${label} all ${number(n)}`, of, source: owner(), action, form, question: `${label} ${what}${range}?` }));
   };
   buttons($('failures-actions'), kept ? all(null, kept, 'buried') : []);
   shown.groups = () => table('groups', answer.groups, [
