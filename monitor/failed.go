@@ -128,9 +128,9 @@ type taskRow struct {
 	Cost        int64             `json:"cost"`
 	MaxAttempts int               `json:"max_attempts,omitempty"`
 	TTR         time.Duration     `json:"ttr_ns,omitempty"`
-	ReadyAt     *time.Time        `json:"ready_at,omitempty"`
-	Until       *time.Time        `json:"until,omitempty"`
-	Expires     *time.Time        `json:"expires,omitempty"`
+	ReadyAt     time.Time         `json:"ready_at,omitzero"`
+	Until       time.Time         `json:"until,omitzero"`
+	Expires     time.Time         `json:"expires,omitzero"`
 	Consumer    string            `json:"consumer,omitempty"`
 	Metadata    map[string]string `json:"metadata,omitempty"`
 	// of a panic, if this pool has seen it lately
@@ -275,8 +275,8 @@ func (q *taskQueue[V]) peek(ctx context.Context, id task.ID) (*taskRow, error) {
 		buriedRow: q.row(t, &i, func(text string) string { return shownUpTo(text, maxPayload) }),
 		State:     i.State.String(), UniqueKey: shownIfSet(i.UniqueKey), Group: shownIfSet(i.Group),
 		Priority: i.Priority, Cost: i.Cost,
-		MaxAttempts: i.MaxAttempts, TTR: i.TTR, ReadyAt: at(i.ReadyAt), Until: at(i.Until),
-		Expires: at(i.Expires), Consumer: shownIfSet(i.Consumer),
+		MaxAttempts: i.MaxAttempts, TTR: i.TTR, ReadyAt: i.ReadyAt, Until: i.Until,
+		Expires: i.Expires, Consumer: shownIfSet(i.Consumer),
 	}
 	if i.Err != nil {
 		row.Code = i.Err.Code
@@ -298,17 +298,12 @@ func shownIfSet(text string) string {
 	return shown(text)
 }
 
-func at(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return &t
-}
-
-// keeper returns what knows the tasks of a source.
+// keeper returns what knows the tasks of a source, or of none.
 func (s *Source) keeper() keeper {
-	if k, ok := s.of.(keeper); ok {
-		return k
+	if s != nil {
+		if k, ok := s.of.(keeper); ok {
+			return k
+		}
 	}
 	return noTasks{}
 }

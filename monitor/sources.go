@@ -237,12 +237,13 @@ type Workers interface {
 // shown. Of a pool with several classes, it is the queue of one class. The page has no actions on
 // that queue unless it is given to [New] too. The name is as for [FairQueue].
 func Pool(name string, p Workers, queue *Source) *Source {
-	return newSource(name, "pool", workers{p, queue})
+	return newSource(name, "pool", workers{p, queue, queue.keeper()})
 }
 
 type workers struct {
 	Workers
-	queue *Source
+	queue  *Source
+	keeper // of the tasks of the queue
 }
 
 func (w workers) look(ctx context.Context) (s sample, err error) {
@@ -266,7 +267,7 @@ func (w workers) look(ctx context.Context) (s sample, err error) {
 // failures returns the failed tasks of the queue. If there are none, because failed tasks go to a
 // sink or are forgotten, it returns the failures that the pool remembers.
 func (w workers) failures(ctx context.Context) (*failures, error) {
-	if found, err := w.tasks().failures(ctx); err != nil || found.Count+found.Retrying > 0 {
+	if found, err := w.keeper.failures(ctx); err != nil || found.Count+found.Retrying > 0 {
 		return found, err
 	}
 	found := &failures{At: time.Now(), Gone: true, all: map[group]tally{}}
@@ -284,7 +285,7 @@ func (w workers) failures(ctx context.Context) (*failures, error) {
 // tasks that are tried again next.
 func (w workers) reason(ctx context.Context) string {
 	found := failures{all: map[group]tally{}}
-	_ = w.tasks().retrying(ctx, maxReasons, &found) // it is only for the words of an alert
+	_ = w.retrying(ctx, maxReasons, &found) // it is only for the words of an alert
 	for _, f := range w.Failures() {
 		if time.Since(f.At) < time.Minute {
 			found.add(group{Reason: reasonOf(fmt.Sprint(f.Err))}, tally{Count: 1})
@@ -296,33 +297,15 @@ func (w workers) reason(ctx context.Context) string {
 	return ""
 }
 
-func (w workers) retrying(ctx context.Context, n int, found *failures) error {
-	return w.tasks().retrying(ctx, n, found)
-}
-
-func (w workers) buried(
-	ctx context.Context, which buriedOnes, last *sample, n int,
-) (*buriedPage, error) {
-	return w.tasks().buried(ctx, which, last, n)
-}
-
 // peek also returns the stack of a task that has panicked lately. The queue does not keep it.
 func (w workers) peek(ctx context.Context, id task.ID) (*taskRow, error) {
-	row, err := w.tasks().peek(ctx, id)
+	row, err := w.keeper.peek(ctx, id)
 	for _, f := range w.Failures() {
 		if panicked, ok := errors.AsType[*pool.PanicError](f.Err); ok && err == nil && f.Task == id {
 			row.Stack = string(panicked.Stack[:min(len(panicked.Stack), maxPayload)])
 		}
 	}
 	return row, err
-}
-
-// tasks returns what knows the tasks of the queue.
-func (w workers) tasks() keeper {
-	if w.queue == nil {
-		return noTasks{}
-	}
-	return w.queue.keeper()
 }
 
 func (w workers) stats(context.Context) (any, error) { return w.Stats(), nil }
