@@ -102,37 +102,16 @@ func (f failures) by(by string) failures {
 }
 
 type buriedPage struct {
-	Buried []buriedRow `json:"buried"`
-	After  string      `json:"after,omitempty"` // of the next page
-}
-
-// buriedRow is a buried task.
-type buriedRow struct {
-	ID       uint64    `json:"id,string"`
-	Key      string    `json:"key"`
-	Kind     string    `json:"kind,omitempty"`
-	Attempts int       `json:"attempts"`
-	Created  time.Time `json:"created"`
-	Reason   string    `json:"reason"`
-	Payload  string    `json:"payload,omitempty"`
+	Buried []*taskRow `json:"buried"`
+	After  string     `json:"after,omitempty"` // of the next page
 }
 
 // taskRow is all that there is to know of a task.
 type taskRow struct {
-	buriedRow
-	State       string            `json:"state"`
-	Code        int               `json:"code,omitempty"` // of the reason
-	UniqueKey   string            `json:"unique_key,omitempty"`
-	Group       string            `json:"group,omitempty"`
-	Priority    int               `json:"priority"`
-	Cost        int64             `json:"cost"`
-	MaxAttempts int               `json:"max_attempts,omitempty"`
-	TTR         time.Duration     `json:"ttr_ns,omitempty"`
-	ReadyAt     time.Time         `json:"ready_at,omitzero"`
-	Until       time.Time         `json:"until,omitzero"`
-	Expires     time.Time         `json:"expires,omitzero"`
-	Consumer    string            `json:"consumer,omitempty"`
-	Metadata    map[string]string `json:"metadata,omitempty"`
+	each.Row
+	Reason  string `json:"reason"`
+	Code    int    `json:"code,omitempty"` // of the reason
+	Payload string `json:"payload,omitempty"`
 	// of a panic, if this pool has seen it lately
 	Stack string `json:"stack,omitempty"`
 }
@@ -231,7 +210,7 @@ func (q *taskQueue[V]) buried(
 	if err != nil {
 		return nil, err
 	}
-	page, read := &buriedPage{Buried: []buriedRow{}}, 0
+	page, read := &buriedPage{Buried: []*taskRow{}}, 0
 	for t, err := range q.read(ctx, o) {
 		switch read++; {
 		case err != nil:
@@ -240,27 +219,25 @@ func (q *taskQueue[V]) buried(
 			return page, nil
 		case which.reason != "" && which.reason != reasonOf(each.Message(t)):
 		case len(page.Buried) == n:
-			page.After = strconv.FormatUint(page.Buried[n-1].ID, 10)
+			page.After = strconv.FormatUint(uint64(page.Buried[n-1].ID), 10)
 			return page, nil
 		default:
-			i := t.Info()
-			page.Buried = append(page.Buried, q.row(t, &i, shown))
+			page.Buried = append(page.Buried, q.row(t, maxText))
 		}
 	}
 	return page, nil
 }
 
-// row returns a task in the form of the page.
-func (q *taskQueue[V]) row(t *task.Task[V], i *task.Info, shown func(string) string) buriedRow {
-	row := buriedRow{ID: uint64(t.ID), Key: keyText(t.Key), Attempts: t.Attempts, Created: i.Created}
-	if t.Kind != "" {
-		row.Kind = shown(t.Kind)
-	}
+// row returns a task in the form of the page, with so many bytes of its reason and its payload.
+func (q *taskQueue[V]) row(t *task.Task[V], most int) *taskRow {
+	i := t.Info()
+	row := &taskRow{Row: each.RowOf(&i, shown)}
+	row.Key = keyText(t.Key)
 	if i.Err != nil {
-		row.Reason = shown(i.Err.Message)
+		row.Reason, row.Code = shownUpTo(i.Err.Message, most), i.Err.Code
 	}
 	if text := describe(q.describe, t.Payload); text != "" {
-		row.Payload = shown(text)
+		row.Payload = shownUpTo(text, most)
 	}
 	return row
 }
@@ -270,24 +247,7 @@ func (q *taskQueue[V]) peek(ctx context.Context, id task.ID) (*taskRow, error) {
 	if err != nil {
 		return nil, err
 	}
-	i := t.Info()
-	row := &taskRow{
-		buriedRow: q.row(t, &i, func(text string) string { return shownUpTo(text, maxPayload) }),
-		State:     i.State.String(), UniqueKey: shownIfSet(i.UniqueKey), Group: shownIfSet(i.Group),
-		Priority: i.Priority, Cost: i.Cost,
-		MaxAttempts: i.MaxAttempts, TTR: i.TTR, ReadyAt: i.ReadyAt, Until: i.Until,
-		Expires: i.Expires, Consumer: shownIfSet(i.Consumer),
-	}
-	if i.Err != nil {
-		row.Code = i.Err.Code
-	}
-	for name, value := range i.Metadata {
-		if row.Metadata == nil {
-			row.Metadata = map[string]string{}
-		}
-		row.Metadata[shown(name)] = shown(value)
-	}
-	return row, nil
+	return q.row(t, maxPayload), nil
 }
 
 // shownIfSet shows a text, and keeps an empty one empty.
@@ -317,7 +277,7 @@ func (noTasks) failures(context.Context) (*failures, error) {
 func (noTasks) retrying(context.Context, int, *failures) error { return nil }
 
 func (noTasks) buried(context.Context, buriedOnes, *sample, int) (*buriedPage, error) {
-	return &buriedPage{Buried: []buriedRow{}}, nil
+	return &buriedPage{Buried: []*taskRow{}}, nil
 }
 
 func (noTasks) peek(context.Context, task.ID) (*taskRow, error) { return nil, task.ErrNotFound }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/internal/each"
 	"github.com/fairq/fairq/internal/printable"
 	"github.com/fairq/fairq/task"
 	"github.com/fairq/fairq/task/driver"
@@ -167,26 +168,9 @@ func keys(ctx context.Context, c *call) error {
 
 // taskRow is a task.
 type taskRow struct {
-	ID          task.ID       `json:"id,string"`
-	State       string        `json:"state"`
-	Key         string        `json:"key"`
-	Kind        string        `json:"kind,omitempty"`
-	UniqueKey   string        `json:"unique_key,omitempty"`
-	Group       string        `json:"group,omitempty"`
-	Role        string        `json:"role,omitempty"`
-	Priority    int           `json:"priority"`
-	Cost        int64         `json:"cost"`
-	Attempts    int           `json:"attempts"`
-	MaxAttempts int           `json:"max_attempts,omitempty"` // 0 means no limit
-	TTR         time.Duration `json:"ttr_ns,omitempty"`
-	Created     time.Time     `json:"created"`
-	ReadyAt     time.Time     `json:"ready_at,omitzero"`
-	Until       time.Time     `json:"until,omitzero"` // of the delay, or the lease
-	Expires     time.Time     `json:"expires,omitzero"`
-	Consumer    string        `json:"consumer,omitempty"`
-	Error       string        `json:"error,omitempty"`
-
-	Metadata map[string]string `json:"metadata,omitempty"`
+	each.Row
+	Role  string `json:"role,omitempty"`
+	Error string `json:"error,omitempty"`
 
 	Payload       json.RawMessage `json:"payload,omitempty"`        // if it is JSON
 	PayloadBase64 []byte          `json:"payload_base64,omitempty"` // if it is not
@@ -195,20 +179,7 @@ type taskRow struct {
 }
 
 func (c *call) row(i *task.Info, payload []byte) taskRow {
-	r := taskRow{
-		ID: i.ID, State: i.State.String(), Key: printable.Text(i.Key), Kind: shownIfSet(i.Kind),
-		UniqueKey: shownIfSet(i.UniqueKey),
-		Group:     shownIfSet(i.Group), Priority: i.Priority, Cost: i.Cost, Attempts: i.Attempts,
-		MaxAttempts: i.MaxAttempts,
-		TTR:         i.TTR, Created: i.Created, ReadyAt: i.ReadyAt, Until: i.Until, Expires: i.Expires,
-		Consumer: shownIfSet(i.Consumer),
-	}
-	for name, value := range i.Metadata {
-		if r.Metadata == nil {
-			r.Metadata = map[string]string{}
-		}
-		r.Metadata[printable.Text(name)] = printable.Text(value)
-	}
+	r := taskRow{Row: each.RowOf(i, printable.Text)}
 	if i.Group != "" {
 		r.Role = i.Role.String()
 	}
@@ -223,14 +194,6 @@ func (c *call) row(i *task.Info, payload []byte) taskRow {
 		}
 	}
 	return r
-}
-
-// shownIfSet shows a text, and keeps an empty one empty.
-func shownIfSet(text string) string {
-	if text == "" {
-		return ""
-	}
-	return printable.Text(text)
 }
 
 // printTasks prints a list of tasks.
