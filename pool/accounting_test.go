@@ -304,14 +304,8 @@ func (l *ledger) interfere() {
 		l.set(func() {}, l.p.Pause, func() { l.paused = !l.closing })
 	case 1, 2:
 		l.set(func() { l.paused = false }, l.p.Resume, func() {})
-	case 3:
+	case 3, 4:
 		l.setWorkers()
-	case 4:
-		l.set(func() { l.kinds = nil }, func() {
-			kinds := [][]string{nil, {""}, {"x", "y"}, {}}[r.IntN(4)]
-			l.p.SetKinds(kinds)
-			l.options.Kinds = kinds
-		}, func() { l.kinds = setOf(l.options.Kinds) })
 	case 5:
 		if l.slow {
 			return

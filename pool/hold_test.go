@@ -327,7 +327,7 @@ func TestRepeatWithoutDeadline(t *testing.T) {
 				Workers: 1, DeadlineAfter: time.Minute, Queue: task.Options[int]{TTL: time.Second},
 			})
 		for i, ttl := range []time.Duration{0, -1, time.Hour} {
-			_, err := p.Put(ctx, "a", i, pool.PutOptions{TTL: ttl})
+			_, err := p.Put(ctx, "a", i, pool.PutOptions{PutOptions: task.PutOptions{TTL: ttl}})
 			require.NoError(t, err)
 		}
 		time.Sleep(5*time.Hour + time.Minute)

@@ -115,7 +115,9 @@ func TestHooksThatFail(t *testing.T) {
 			require.NoError(t, p.Submit(ctx, "a", i))
 		}
 		_, err := p.Put(ctx, "a", 0,
-			pool.PutOptions{Delay: time.Hour, Deadline: time.Now().Add(time.Minute)})
+			pool.PutOptions{PutOptions: task.PutOptions{
+				Delay: time.Hour, Deadline: time.Now().Add(time.Minute),
+			}})
 		require.NoError(t, err)
 		time.Sleep(2 * time.Minute)
 		wait(t, p)

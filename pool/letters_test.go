@@ -119,8 +119,7 @@ func TestSubmitToOwnFullPool(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		var p *pool.Pool[int]
 		ways := map[string]func(ctx context.Context) error{
-			"Submit":        func(ctx context.Context) error { return p.Submit(ctx, "a", 0) },
-			"other context": func(context.Context) error { return p.Submit(context.Background(), "a", 0) },
+			"Submit": func(ctx context.Context) error { return p.Submit(ctx, "a", 0) },
 			"other goroutine": func(ctx context.Context) error {
 				result := make(chan error)
 				go func() { result <- p.Submit(ctx, "a", 0) }()

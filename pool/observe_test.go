@@ -121,7 +121,7 @@ func TestObserver(t *testing.T) {
 		require.NoError(t, p.Queue("x").Delete(ctx, 4))
 		wait(t, p)
 		p.Pause()
-		put(5, pool.PutOptions{Deadline: time.Now().Add(time.Minute)})
+		put(5, pool.PutOptions{PutOptions: task.PutOptions{Deadline: time.Now().Add(time.Minute)}})
 		put(6, pool.PutOptions{})
 		_, err := p.TrySubmit(ctx, "a", 7, pool.PutOptions{})
 		require.ErrorIs(t, err, pool.ErrFull)

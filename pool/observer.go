@@ -18,6 +18,9 @@ import (
 // task. Started gets the parent of the handler's context. The others get a context that lasts as
 // long as the pool. The task is the handler's; it must not be changed or settled. Before it is in
 // the queue it has no ID. An item of a FairQueue has only the Payload.
+//
+// A function that calls Submit, Wait or the like of this pool must pass its context, by which the
+// pool sees that the call must not wait; see [Pool.Submit].
 type Observer[V any] struct {
 	// Offered is called for each task of Submit, SubmitBatch, Do, TrySubmit or Put, unless its
 	// class is unknown. Refused is called after it, if that call returns an error for the task.
@@ -87,12 +90,6 @@ func (ws *workerSet) observe(name string, call func()) {
 		}
 	}()
 	call()
-}
-
-// observeOutside is observe in a goroutine that need not be the pool's. It may submit, so that
-// Shutdown waits for it, or hand out expired tasks, so that Wait waits for it.
-func (ws *workerSet) observeOutside(name string, call func()) {
-	ws.runKnown(func() { ws.observe(name, call) })
 }
 
 // guardedHandler is a Logger's handler whose panics are dropped, because nothing could report

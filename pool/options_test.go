@@ -252,7 +252,9 @@ func TestOptionsAreCopied(t *testing.T) {
 	p := openFunc(t, nothing, o)
 	o.Kinds[0], o.Classes[0].Name, o.Limits[0].Running, o.Schedule.Ranges[0].Scale.Max = "b", "z", 0,
 		0
-	require.NoError(t, p.Do(t.Context(), "a", 1, pool.PutOptions{Class: "x", Kind: "a"}))
+	require.NoError(t, p.Do(t.Context(), "a", 1, pool.PutOptions{PutOptions: task.PutOptions{
+		Kind: "a",
+	}, Class: "x"}))
 	require.Equal(t, 2, p.Stats().Max)
 	end(t, t.Context(), p)
 }

@@ -190,9 +190,9 @@ func (p *Pool[V]) Queue(class string) *task.Queue[V] {
 // that this pool has put again by [Repeat] while that is delayed, nor for its next run after
 // StopAndWait or Shutdown was called; it waits for those of other processes. It returns
 // [ErrShutdown] if Shutdown has left tasks, and the error of ctx if ctx is done first. A handler
-// must not call it, because it would wait for itself: in its goroutine it returns an [ErrInvalid].
+// must not call it, because it would wait for itself: with its context it returns an [ErrInvalid].
 func (p *Pool[V]) Wait(ctx context.Context) error {
-	if err := p.notInHandler("Wait"); err != nil {
+	if err := p.notInHandler(ctx, "Wait"); err != nil {
 		return err
 	}
 	for {
@@ -264,7 +264,7 @@ const quietPoll = time.Second
 func (p *Pool[V]) taskDropped(ctx context.Context, class string, t *task.Task[V]) {
 	p.dropped.Add(1)
 	if f := p.observer.Dropped; f != nil {
-		p.observeOutside("Dropped", func() { f(ctx, class, t) })
+		p.observe("Dropped", func() { f(p.inside(ctx), class, t) })
 	}
 }
 
@@ -272,6 +272,6 @@ func (p *Pool[V]) taskDropped(ctx context.Context, class string, t *task.Task[V]
 func (p *Pool[V]) taskExpired(class string, t *task.Task[V]) {
 	p.expired.Add(1)
 	if f := p.observer.Expired; f != nil {
-		p.observeOutside("Expired", func() { f(p.storeCtx, class, t) })
+		p.observe("Expired", func() { f(p.storeCtx, class, t) })
 	}
 }

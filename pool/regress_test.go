@@ -54,7 +54,9 @@ func TestErrorsThatPanic(t *testing.T) {
 			}
 			return mistakenNil()
 		}, o)
-		_, err := p.Put(ctx, "a", 2, pool.PutOptions{Delay: time.Hour, MaxAttempts: 1})
+		_, err := p.Put(ctx, "a", 2, pool.PutOptions{PutOptions: task.PutOptions{
+			Delay: time.Hour, MaxAttempts: 1,
+		}})
 		require.NoError(t, err)
 		require.NoError(t, p.Submit(ctx, "a", 1))
 		wait(t, p)

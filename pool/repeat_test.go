@@ -49,7 +49,7 @@ func TestWaitForRepeats(t *testing.T) {
 				require.NoError(t, err)
 				return id
 			}
-			o := pool.PutOptions{UniqueKey: "hourly", Replace: true}
+			o := pool.PutOptions{PutOptions: task.PutOptions{UniqueKey: "hourly", Replace: true}}
 			id := put(o)
 			waits(m)
 			waits(m) // it is delayed

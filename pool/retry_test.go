@@ -126,7 +126,9 @@ func TestMaxAttempts(t *testing.T) {
 					}
 					return errNo
 				}, o)
-			_, err := p.Put(ctx, "a", 0, pool.PutOptions{MaxAttempts: c.own})
+			_, err := p.Put(ctx, "a", 0, pool.PutOptions{PutOptions: task.PutOptions{
+				MaxAttempts: c.own,
+			}})
 			require.NoError(t, err)
 			wait(t, p)
 			require.Equal(t, c.want, attempts, "%+v", c)
@@ -252,7 +254,7 @@ func TestSnooze(t *testing.T) {
 				}
 			}},
 		})
-		err := p.Do(ctx, "a", 0, pool.PutOptions{MaxAttempts: 2})
+		err := p.Do(ctx, "a", 0, pool.PutOptions{PutOptions: task.PutOptions{MaxAttempts: 2}})
 		synctest.Wait()
 		require.EqualError(t, err, "no")
 		require.Len(t, attempts, 102)
@@ -283,7 +285,7 @@ func TestWaitingRetriesCostNothing(t *testing.T) {
 		})
 		for i := range tasks {
 			_, err := p.Put(ctx, strconv.Itoa(i%100), i,
-				pool.PutOptions{Delay: time.Duration(i%2) * time.Hour})
+				pool.PutOptions{PutOptions: task.PutOptions{Delay: time.Duration(i%2) * time.Hour}})
 			require.NoError(t, err)
 		}
 		time.Sleep(10 * time.Minute)

@@ -377,7 +377,7 @@ func TestWhatCountsAsLoad(t *testing.T) {
 			require.Equal(t, n, p.Stats().Workers)
 		}
 		for n := range 4 {
-			_, err := p.Put(ctx, "b", n, pool.PutOptions{Delay: time.Hour})
+			_, err := p.Put(ctx, "b", n, pool.PutOptions{PutOptions: task.PutOptions{Delay: time.Hour}})
 			require.NoError(t, err)
 		}
 		for n := range 3 { // one runs, and two are ready, with room for 4

@@ -246,7 +246,9 @@ func TestWait(t *testing.T) {
 			soon, cancel := context.WithTimeout(ctx, time.Minute)
 			require.NoError(t, wait(soon))
 			require.NoError(t, q.Push(1))
-			_, err := p.Put(ctx, "a", 1, pool.PutOptions{Class: "1", Delay: time.Hour})
+			_, err := p.Put(ctx, "a", 1, pool.PutOptions{PutOptions: task.PutOptions{
+				Delay: time.Hour,
+			}, Class: "1"})
 			require.NoError(t, err)
 			require.Equal(t, context.DeadlineExceeded, wait(soon))
 			cancel()

@@ -11,37 +11,15 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// PutOptions are the options of a task: those of [task.PutOptions], which says more about them,
-// and options for pools.
+// PutOptions are the options of a task: those of the queue, and its class. In a pool a Delay of 0
+// means Options.Delay, and a negative one none. Without a Deadline the task gets
+// Options.DeadlineAfter, unless its TTL is negative. A MaxAttempts of 0 means the default of the
+// queue, or else that of the Policy; negative means no limit.
 type PutOptions struct {
-	Priority    int           // less is more urgent; 0 means the queue's default, negative means 0
-	Cost        int64         // how much work it is, see Quantum of [task.Options]; 0 means 1
-	Delay       time.Duration // until it is ready; 0 means Options.Delay, negative means none
-	MaxDelay    time.Duration // with Replace, the longest that Puts can delay it
-	TTL         time.Duration // time to live; 0 means the queue's default, negative none
-	Deadline    time.Time     // when it expires; zero means Options.DeadlineAfter, or none if TTL < 0
-	TTR         time.Duration // how long a lease lasts, see Task.Touch; 0 means the queue's default
-	MaxAttempts int           // 0 means the default of queue or Policy, negative means no limit
-	Kind        string        // selects a handler, see [Mux]
-	UniqueKey   string        // only one task of a queue can have it at a time; see Queue.Wait
-	Replace     bool          // replaces, or follows, the task with its UniqueKey
-	Group       string        // holds it back until task.Queue.StartGroup
-	Role        task.Role     // its role in its group
-
-	Metadata map[string]string // for code that need not know its payload
+	task.PutOptions
 
 	// Class selects the queue, in a pool with several; "" means the first one.
 	Class string
-}
-
-// Task returns the options for a task queue, without the options for pools.
-func (o PutOptions) Task() task.PutOptions {
-	return task.PutOptions{
-		Priority: o.Priority, Cost: o.Cost, Delay: o.Delay, MaxDelay: o.MaxDelay, TTL: o.TTL,
-		Deadline: o.Deadline, TTR: o.TTR, MaxAttempts: o.MaxAttempts, Kind: o.Kind,
-		UniqueKey: o.UniqueKey, Replace: o.Replace, Group: o.Group, Role: o.Role,
-		Metadata: o.Metadata,
-	}
 }
 
 // Submit puts a task of a key, with the pool's defaults, into the queue of the pool, the first one
@@ -49,8 +27,8 @@ func (o PutOptions) Task() task.PutOptions {
 // error of ctx. After Shutdown it returns [ErrShutdown], unless a handler of the pool calls it.
 //
 // A handler or a sink of the pool gets a [*FullError] instead of waiting for room, because it may
-// have to make that room. The pool recognizes them by their goroutine and by their context, until
-// the handler returns.
+// have to make that room. The pool recognizes them by the context that they were called with, or
+// one made from it, until the handler returns. With another context the call may wait for itself.
 func (p *Pool[V]) Submit(ctx context.Context, key string, payload V) error {
 	_, err := p.submit(ctx, key, payload, nil, p.whenFull)
 	return err
@@ -137,7 +115,7 @@ var noOptions task.PutOptions
 // is unknown.
 func (p *Pool[V]) fill(offer *offer[V], options *PutOptions) (err error) {
 	o := offer.options
-	*o = options.Task()
+	*o = options.PutOptions
 	if o.MaxAttempts < 0 {
 		o.MaxAttempts = fairq.MaxLen // or it would get the limit of the Policy
 	}
@@ -197,7 +175,7 @@ func (p *Pool[V]) makeRoom(
 	case Reject:
 		return 0, full
 	}
-	if setOf(ctx) == &p.workerSet || p.notInHandler("Submit") != nil {
+	if setOf(ctx) == &p.workerSet {
 		return 0, full
 	}
 	waiting := p.accepting
@@ -240,13 +218,13 @@ func (o *offer[V]) newTask() *task.Task[V] {
 
 // observeOffered calls Observer.Offered.
 func (p *Pool[V]) observeOffered(ctx context.Context, o *offer[V]) {
-	p.observe("Offered", func() { p.observer.Offered(ctx, o.class.name, o.newTask()) })
+	p.observe("Offered", func() { p.observer.Offered(p.inside(ctx), o.class.name, o.newTask()) })
 }
 
 // observeRefused observes the error that Submit or the like returns for a task.
 func (p *Pool[V]) observeRefused(ctx context.Context, o *offer[V], err error) {
 	p.refused.Add(1)
 	if f := p.observer.Refused; f != nil {
-		p.observeOutside("Refused", func() { f(ctx, o.class.name, o.newTask(), err) })
+		p.observe("Refused", func() { f(p.inside(ctx), o.class.name, o.newTask(), err) })
 	}
 }

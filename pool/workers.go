@@ -148,10 +148,10 @@ func (*itemSource[K, V]) addRunning(int64) {}
 // It returns nil if all handlers ended by themselves, the cause of ctx if they had to be
 // cancelled, and an [*AbandonedError] if some have not returned Options.AbandonAfter later. It may
 // be called several times, even at the same time, for instance with another ctx. A handler must
-// not call it, because it would wait for itself: in its goroutine it does nothing and returns an
+// not call it, because it would wait for itself: with its context it does nothing and returns an
 // [ErrInvalid]. To finish the backlog first, close the queue and call Wait.
 func (w *Workers) Shutdown(ctx context.Context) error {
-	if err := w.notInHandler("Shutdown"); err != nil {
+	if err := w.notInHandler(ctx, "Shutdown"); err != nil {
 		return err
 	}
 	defer w.markOver()
@@ -160,9 +160,9 @@ func (w *Workers) Shutdown(ctx context.Context) error {
 
 // Wait waits until all workers are idle and nothing is queued. It returns [ErrShutdown] if
 // Shutdown has left items, and the error of ctx if ctx is done first. A handler must not call it,
-// because it would wait for itself: in its goroutine it returns an [ErrInvalid].
+// because it would wait for itself: with its context it returns an [ErrInvalid].
 func (w *Workers) Wait(ctx context.Context) error {
-	err := w.notInHandler("Wait")
+	err := w.notInHandler(ctx, "Wait")
 	for atOnce := false; !atOnce && err == nil; {
 		// There is no event when other consumers take the last item.
 		limited, stop := context.WithTimeout(ctx, quietPoll)

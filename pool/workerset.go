@@ -77,8 +77,6 @@ type workerSet struct {
 	markOver   context.CancelFunc
 	waiters    []chan struct{} // calls of waitQuiet
 	running    sync.WaitGroup  // all goroutines that Shutdown waits for
-
-	goroutineIDs sync.Map // the numbers of these, see notInHandler
 }
 
 // source has the tasks of the workers. Many goroutines may call its methods at the same time, but
@@ -146,10 +144,15 @@ func setOf(ctx context.Context) *workerSet {
 	return ws
 }
 
+// inside returns ctx as the context of a function for which the set waits.
+func (ws *workerSet) inside(ctx context.Context) context.Context {
+	return context.WithValue(ctx, setKey{}, ws)
+}
+
 // start begins to drain a source.
 func (ws *workerSet) start(s source) {
 	ws.source = s
-	base := context.WithValue(context.Background(), setKey{}, ws)
+	base := ws.inside(context.Background())
 	ws.ctx, ws.cancel = context.WithCancelCause(base)
 	ws.storeCtx, ws.cancelStore = context.WithCancel(base)
 	ws.sinkCtx, ws.cancelSinks = context.WithCancel(base)
@@ -255,7 +258,7 @@ func (ws *workerSet) assignLocked(task job) {
 		ws.active++
 		ws.updateLocked()
 		n := ws.active
-		ws.startGoroutine(func() {
+		ws.running.Go(func() {
 			defer w.run(task) // even if the Observer ends the goroutine
 			ws.workersChanged(n-1, n)
 		})
@@ -289,7 +292,7 @@ func (ws *workerSet) runInBackground(f func()) {
 		return
 	}
 	ws.backgroundCalls++
-	ws.startGoroutine(func() {
+	ws.running.Go(func() {
 		defer func() { // even if f ends the goroutine
 			ws.mu.Lock()
 			defer ws.mu.Unlock()

@@ -261,7 +261,7 @@ func Into[V any](queue *task.Queue[V], below float64) pool.Sink[V] {
 
 // putOptions returns the options to put a task again, or [task.ErrExpired].
 func putOptions[V any](letter *pool.DeadLetter[V], now time.Time) (task.PutOptions, error) {
-	t, p := &letter.Task, letter.PutOptions(now).Task()
+	t, p := &letter.Task, letter.PutOptions(now).PutOptions
 	if !p.Deadline.IsZero() && !now.Add(p.Delay).Before(p.Deadline) {
 		return p, task.ErrExpired
 	}
