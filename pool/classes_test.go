@@ -146,7 +146,7 @@ func TestOwnCapacity(t *testing.T) {
 		g.let(108)
 		_, err := p.Put(ctx, "a", 1, pool.PutOptions{Class: "3"})
 		require.EqualError(t, err, `pool: invalid: there is no class "3"`)
-		require.ErrorIs(t, p.Do(ctx, "a", 1, pool.PutOptions{Class: "3"}), pool.ErrInvalid)
+		require.ErrorIs(t, p.Do(ctx, "a", 1, pool.PutOptions{Class: "3"}), task.ErrInvalid)
 		require.Nil(t, p.Queue("3"))
 		require.Same(t, p.Queue("0"), p.Queue(""))
 		end(t, ctx, p)

@@ -86,9 +86,9 @@ func (p *Pool[V]) send(letter *DeadLetter[V]) error {
 				defer p.abandonedSinks.Add(-1) // even if the observer ends the goroutine
 				err = errSinkAbandoned
 			}
-			if f := p.observer.DeadLetter; f != nil {
-				p.observe("DeadLetter", func() { f(p.storeCtx, letter, err) })
-			}
+			p.observe(p.storeCtx, func() Event[V] {
+				return Event[V]{Kind: EventDeadLetter, Class: letter.Class, Letter: letter, Err: err}
+			})
 		})
 		select {
 		case <-done: //nolint:errcheck // the outcome has it
@@ -98,7 +98,7 @@ func (p *Pool[V]) send(letter *DeadLetter[V]) error {
 			}
 		}
 		if *outcome.Load() == nil {
-			p.deadLetters.Add(1)
+			p.counts[EventDeadLetter].Add(1)
 		}
 	})
 	return *outcome.Load()

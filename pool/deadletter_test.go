@@ -145,11 +145,10 @@ func TestSinkThatFails(t *testing.T) {
 						return pool.Permanent(errNo)
 					}
 					return nil
-				}, pool.Options[int]{Workers: 1, DeadLetters: sink, Observer: pool.Observer[int]{
-					Failed: func(_ context.Context, _ string, _ *task.Task[int], _ time.Duration, err error) {
-						told = err
-					},
-				}})
+				}, pool.Options[int]{
+					Workers: 1, DeadLetters: sink,
+					Observer: on(pool.EventFailed, func(e pool.Event[int]) { told = e.Err }),
+				})
 				err := p.Do(ctx, "a", 1, pool.PutOptions{})
 				synctest.Wait()
 				require.ErrorContains(t, err, "no\n")

@@ -330,12 +330,8 @@ func TestContextEnds(t *testing.T) {
 						return fmt.Errorf("handler: %w", ctx.Err())
 					}, pool.Options[int]{
 						Workers: 1, DeadLetters: box.sink,
-						Policy: pool.Policy{Timeout: c.timeout, MaxAttempts: most},
-						Observer: pool.Observer[int]{Failed: func(_ context.Context, _ string, _ *task.Task[int],
-							_ time.Duration, bad error,
-						) {
-							err = bad
-						}},
+						Policy:   pool.Policy{Timeout: c.timeout, MaxAttempts: most},
+						Observer: on(pool.EventFailed, func(e pool.Event[int]) { err = e.Err }),
 					})
 				var options pool.PutOptions
 				if c.deadline > 0 {

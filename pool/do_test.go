@@ -37,7 +37,7 @@ func TestDoKnowsTheError(t *testing.T) {
 		err := p.Do(ctx, "a", 0, pool.PutOptions{})
 		require.EqualError(t, err, "task: panic in the handler: no")
 		require.ErrorIs(t, err, errNo)
-		var panicked *pool.PanicError
+		var panicked *task.PanicError
 		require.ErrorAs(t, err, &panicked)
 		require.Contains(t, string(panicked.Stack), "panicHere")
 
@@ -175,6 +175,6 @@ func TestDoAfterShutdown(t *testing.T) {
 		tk, err := q.Take(ctx)
 		require.NoError(t, err)
 		require.NoError(t, q.Delete(ctx, tk.ID))
-		require.Equal(t, pool.ErrDeleted, <-result)
+		require.Equal(t, task.ErrDeleted, <-result)
 	})
 }

@@ -127,7 +127,7 @@ func Every(d time.Duration) func(put, now time.Time) time.Time {
 // The task keeps its key, kind, priority, unique key, metadata, deadline and limit of attempts,
 // and the rest of its time to live. If the other queue is full the handler waits for room, which
 // slows this pool too. If the pool itself drains the other queue, the handler fails instead, with
-// an [ErrFull].
+// an [task.ErrFull].
 func Transit[V any](next *task.Queue[V]) Handler[*task.Task[V]] {
 	return func(ctx context.Context, t *task.Task[V]) error {
 		info := t.Info()

@@ -71,9 +71,9 @@ func TestPanics(t *testing.T) {
 					return
 				}
 				require.Equal(t, uint64(3), s.Panics)
-				var panicked *pool.PanicError
+				var panicked *task.PanicError
 				require.ErrorAs(t, err, &panicked)
-				require.ErrorIs(t, err, pool.ErrPanic)
+				require.ErrorIs(t, err, task.ErrPanic)
 				require.Contains(t, string(panicked.Stack), "panicHere")
 				switch name {
 				case "error":
@@ -122,7 +122,7 @@ func TestPanicsOfItems(t *testing.T) {
 			require.Equal(t, 1, l.Attempts)
 			switch i + 1 {
 			case 1:
-				require.ErrorAs(t, l.Err, new(*pool.PanicError))
+				require.ErrorAs(t, l.Err, new(*task.PanicError))
 				require.ErrorIs(t, l.Err, errNo)
 			case 2:
 				require.EqualError(t, l.Err, "pool: handler called runtime.Goexit")
@@ -244,7 +244,7 @@ func TestParallel(t *testing.T) {
 		require.Equal(t, time.Minute+time.Hour, time.Since(begin))
 		require.ErrorIs(t, err, errNo)
 		require.ErrorIs(t, err, errOther)
-		var panicked *pool.PanicError
+		var panicked *task.PanicError
 		require.ErrorAs(t, err, &panicked)
 		require.Equal(t, "boo", panicked.Value)
 		require.Contains(t, string(panicked.Stack), "panicHere")

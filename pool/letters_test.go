@@ -43,11 +43,7 @@ func testLettersAtShutdown(t *testing.T, ctx context.Context, way string, takes 
 			time.Sleep(takes)
 			return nil
 		},
-		Observer: pool.Observer[int]{DeadLetter: func(_ context.Context, _ *pool.DeadLetter[int],
-			err error,
-		) {
-			told = append(told, err)
-		}},
+		Observer: on(pool.EventDeadLetter, func(e pool.Event[int]) { told = append(told, e.Err) }),
 	}
 	open := func() *pool.Pool[int] {
 		return openFunc(t, func(context.Context, *task.Task[int]) error { return pool.Permanent(errNo) },
@@ -165,7 +161,7 @@ func TestSubmitToOwnFullPool(t *testing.T) {
 		synctest.Wait()
 		require.Len(t, got, 2*len(ways))
 		for name, err := range got {
-			require.ErrorIs(t, err, pool.ErrFull, name)
+			require.ErrorIs(t, err, task.ErrFull, name)
 		}
 	})
 }

@@ -80,7 +80,7 @@ func TestLimitErrors(t *testing.T) {
 		},
 	} {
 		err := p.SetLimits(limits)
-		require.ErrorIs(t, err, pool.ErrInvalid)
+		require.ErrorIs(t, err, task.ErrInvalid)
 		require.EqualError(t, err, "pool: invalid: SetLimits: "+want)
 		require.EqualError(t, pool.Options[int]{Limits: limits}.Validate(),
 			"pool: invalid: Options.Limits: "+want)

@@ -18,7 +18,7 @@ import (
 // Handler does a task. T is a *task.Task[V], or the item of a FairQueue. If it returns nil, the
 // task is done. If it returns an error, or panics, the task has failed: it is retried, unless that
 // was its last attempt. [Permanent], [RetryAfter], [Snooze] and [HoldKey] make errors that change
-// this. A panic is recorded as a [*PanicError]. An item of a FairQueue is not retried.
+// this. A panic is recorded as a [*task.PanicError]. An item of a FairQueue is not retried.
 type Handler[T any] func(ctx context.Context, t T) error
 
 // Options configure a pool. The zero value of each field is its default.
@@ -35,7 +35,7 @@ type Options[V any] struct {
 
 	// Policy is how each task runs. ForTask, if not nil, gets a task and this Policy, and returns
 	// the policy of the task. A task whose policy is InOrder in a queue that keeps no order fails for
-	// good, with an [ErrInvalid].
+	// good, with an [task.ErrInvalid].
 	Policy  Policy
 	ForTask func(t *task.Task[V], p Policy) Policy
 
@@ -160,7 +160,7 @@ type WhenFull uint8
 // The policies.
 const (
 	Block   WhenFull = iota // Submit waits for room
-	Reject                  // Submit returns a *FullError
+	Reject                  // Submit returns a *task.FullError
 	DropNew                 // the task goes to DeadLetters
 )
 
@@ -186,7 +186,7 @@ type Limit struct {
 
 // workerSettings are the options of a workerSet.
 type workerSettings struct {
-	onScaled     func(from, to int) // Observer.Scaled
+	onScaled     func(workers int) // calls the Observer
 	log          *slog.Logger
 	abandonAfter time.Duration
 	costUnit     time.Duration
@@ -312,7 +312,7 @@ func (o *Options[V]) completeForItems() (*workerSettings, error) {
 	rest := *o
 	rest.Workers, rest.Scale, rest.Schedule, rest.Policy.Timeout = 0, Scale{}, Schedule{}, 0
 	rest.DeadLetters, rest.AbandonAfter, rest.Observer, rest.Logger, rest.CostUnit = nil, 0,
-		Observer[V]{}, nil, 0
+		nil, nil, 0
 	if !reflect.ValueOf(rest).IsZero() {
 		return nil, invalid("Options for a FairQueue: only Workers, Scale, Schedule, Policy.Timeout, " +
 			"DeadLetters, AbandonAfter, CostUnit, Observer and Logger may be set")
@@ -348,7 +348,7 @@ func (o *Options[V]) completeCommon() (*workerSettings, error) {
 		return nil, err
 	}
 	s := &workerSettings{
-		onScaled: o.Observer.Scaled, log: o.Logger, abandonAfter: cmp.Or(o.AbandonAfter, time.Second),
+		log: o.Logger, abandonAfter: cmp.Or(o.AbandonAfter, time.Second),
 		costUnit: o.CostUnit, base: base, ranges: slices.Clone(o.Schedule.Ranges),
 	}
 	if s.log == nil {

@@ -155,7 +155,7 @@ func TestOptionErrors(t *testing.T) {
 	} {
 		want = "pool: invalid: " + want
 		err := o.Validate()
-		require.ErrorIs(t, err, pool.ErrInvalid, want)
+		require.ErrorIs(t, err, task.ErrInvalid, want)
 		require.EqualError(t, err, want)
 		require.PanicsWithError(t, want, func() { pool.Func(nothing, &o) })
 	}
@@ -205,7 +205,7 @@ func TestMisuse(t *testing.T) {
 		func() { pool.NewWorkers(items, handle, &pool.Options[int]{CostUnit: time.Second}) })
 	p := openFunc(t, nothing, pool.Options[int]{})
 	for _, c := range [][2]int{{-1, 2}, {3, 2}, {0, pool.MaxWorkers + 1}} {
-		require.ErrorIs(t, p.SetWorkers(c[0], c[1]), pool.ErrInvalid)
+		require.ErrorIs(t, p.SetWorkers(c[0], c[1]), task.ErrInvalid)
 	}
 	require.EqualError(t, p.SetWorkers(3, 2),
 		"pool: invalid: SetWorkers: 3 and 2; the limits are 0 and 1048576, and the "+

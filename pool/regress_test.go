@@ -75,7 +75,7 @@ func TestErrorsThatPanic(t *testing.T) {
 			if recorded {
 				require.ErrorAs(t, letters[i].Err, new(*task.Error))
 			} else {
-				require.ErrorAs(t, letters[i].Err, new(*pool.PanicError))
+				require.ErrorAs(t, letters[i].Err, new(*task.PanicError))
 			}
 		}
 	})

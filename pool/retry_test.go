@@ -60,13 +60,11 @@ func TestRetryDelays(t *testing.T) {
 				return errNo
 			}, pool.Options[int]{
 				Workers: 1, Policy: pool.Policy{MaxAttempts: most, Backoff: b}, DeadLetters: box.sink,
-				Observer: pool.Observer[int]{Retried: func(_ context.Context, _ string, _ *task.Task[int], ran,
-					delay time.Duration, err error,
-				) {
-					require.Equal(t, runs, ran)
-					require.ErrorIs(t, err, errNo)
-					told = append(told, delay)
-				}},
+				Observer: on(pool.EventRetried, func(e pool.Event[int]) {
+					require.Equal(t, runs, e.Took)
+					require.ErrorIs(t, e.Err, errNo)
+					told = append(told, e.Delay)
+				}),
 			})
 			begin := time.Now()
 			require.NoError(t, p.Submit(t.Context(), "a", 0))
@@ -246,13 +244,10 @@ func TestSnooze(t *testing.T) {
 			return errNo
 		}, pool.Options[int]{
 			Workers: 1, Policy: pool.Policy{Backoff: pool.Backoff{Base: time.Hour}},
-			Observer: pool.Observer[int]{Retried: func(_ context.Context, _ string, _ *task.Task[int], _,
-				_ time.Duration, err error,
-			) {
-				if errors.Is(err, pool.ErrSnoozed) {
-					snoozed++
-				}
-			}},
+			Observer: on(pool.EventSnoozed, func(e pool.Event[int]) {
+				require.ErrorIs(t, e.Err, pool.ErrSnoozed)
+				snoozed++
+			}),
 		})
 		err := p.Do(ctx, "a", 0, pool.PutOptions{PutOptions: task.PutOptions{MaxAttempts: 2}})
 		synctest.Wait()

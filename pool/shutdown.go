@@ -141,7 +141,7 @@ func (ws *workerSet) notInHandler(ctx context.Context, call string) error {
 // [ErrShutdown] with their number. If the store of a queue cannot take back the pool's tasks, it
 // returns that error; call it again when the store can. Otherwise it returns nil. It may be called
 // several times, even at the same time, for instance with another ctx. A handler must not call it,
-// because it would wait for itself: with its context it does nothing and returns an [ErrInvalid].
+// because it would wait for itself: with its context it does nothing and returns an [task.ErrInvalid].
 func (p *Pool[V]) Shutdown(ctx context.Context) error {
 	if err := p.notInHandler(ctx, "Shutdown"); err != nil {
 		return err

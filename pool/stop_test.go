@@ -27,7 +27,7 @@ func TestCalledByHandler(t *testing.T) {
 		check := func(place string, ctx context.Context) {
 			places.Store(place, nil)
 			for _, call := range []func(context.Context) error{p.Wait, p.Shutdown, p.StopAndWait} {
-				assert.ErrorIs(t, call(ctx), pool.ErrInvalid)
+				assert.ErrorIs(t, call(ctx), task.ErrInvalid)
 			}
 		}
 		p = openFunc(t, func(ctx context.Context, tk *task.Task[int]) error {
@@ -41,16 +41,7 @@ func TestCalledByHandler(t *testing.T) {
 			}
 			return pool.Permanent(errNo)
 		}, pool.Options[int]{
-			Observer: pool.Observer[int]{
-				DeadLetter: func(ctx context.Context, _ *pool.DeadLetter[int], _ error) {
-					check("DeadLetter", ctx)
-				},
-				Dropped: func(ctx context.Context, _ string, _ *task.Task[int]) { check("Dropped", ctx) },
-				Expired: func(ctx context.Context, _ string, _ *task.Task[int]) { check("Expired", ctx) },
-				Refused: func(ctx context.Context, _ string, _ *task.Task[int], _ error) {
-					check("Refused", ctx)
-				},
-			},
+			Observer: func(ctx context.Context, e pool.Event[int]) { check(e.Kind.String(), ctx) },
 			DeadLetters: func(ctx context.Context, _ *pool.DeadLetter[int]) error {
 				check("sink", ctx)
 				return nil
@@ -60,7 +51,7 @@ func TestCalledByHandler(t *testing.T) {
 		q := fairq.New(func(int) string { return "a" }, nil)
 		w = pool.NewWorkers(q, func(ctx context.Context, n int) error {
 			for _, call := range []func(context.Context) error{w.Wait, w.Shutdown} {
-				assert.ErrorIs(t, call(ctx), pool.ErrInvalid)
+				assert.ErrorIs(t, call(ctx), task.ErrInvalid)
 			}
 			return nil
 		}, &pool.Options[int]{Logger: quiet})
@@ -72,11 +63,11 @@ func TestCalledByHandler(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, p.Submit(ctx, "a", 1))
 		_, err = p.TrySubmit(ctx, "a", 1, pool.PutOptions{})
-		require.ErrorIs(t, err, pool.ErrFull)
+		require.ErrorIs(t, err, task.ErrFull)
 		require.NoError(t, p.Wait(ctx))
 		for _, place := range []string{
-			"Yield", "handler", "DeadLetter", "sink", "Dropped",
-			"Expired", "Refused",
+			"Yield", "handler", "sink", "offered", "refused", "started", "failed", "dropped", "expired",
+			"dead letter", "scaled",
 		} {
 			_, called := places.Load(place)
 			require.True(t, called, place)
@@ -232,11 +223,7 @@ func TestPauseWhenSucceeded(t *testing.T) {
 		done := 0
 		p = pool.Func(func(context.Context, *task.Task[int]) error { done++; return nil },
 			&pool.Options[int]{
-				Workers: 1, Observer: pool.Observer[int]{Succeeded: func(context.Context, string,
-					*task.Task[int], time.Duration,
-				) {
-					p.Pause()
-				}},
+				Workers: 1, Observer: on(pool.EventSucceeded, func(pool.Event[int]) { p.Pause() }),
 			})
 		p.Pause()
 		for i := range 3 {

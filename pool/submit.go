@@ -26,7 +26,7 @@ type PutOptions struct {
 // if it has several. Options.WhenFull decides if there is no room. If ctx is done, it returns the
 // error of ctx. After Shutdown it returns [ErrShutdown], unless a handler of the pool calls it.
 //
-// A handler or a sink of the pool gets a [*FullError] instead of waiting for room, because it may
+// A handler or a sink of the pool gets a [*task.FullError] instead of waiting for room, because it may
 // have to make that room. The pool recognizes them by the context that they were called with, or
 // one made from it, until the handler returns. With another context the call may wait for itself.
 func (p *Pool[V]) Submit(ctx context.Context, key string, payload V) error {
@@ -42,7 +42,7 @@ func (p *Pool[V]) Put(ctx context.Context, key string, payload V,
 }
 
 // TrySubmit is like Put, but never waits for room and never drops the task: it returns a
-// [*FullError], and the caller keeps the task.
+// [*task.FullError], and the caller keeps the task.
 func (p *Pool[V]) TrySubmit(ctx context.Context, key string, payload V,
 	options PutOptions,
 ) (task.ID, error) {
@@ -70,9 +70,7 @@ func (p *Pool[V]) SubmitBatch(ctx context.Context, tasks []Entry[V]) (ids []task
 		}
 	}
 	for i := range offers {
-		if p.observer.Offered != nil {
-			p.observeOffered(ctx, &offers[i])
-		}
+		p.observeOffer(ctx, EventOffered, &offers[i], nil)
 	}
 	defer p.endSubmit()
 	err = p.beginSubmit(ctx)
@@ -93,7 +91,7 @@ func (p *Pool[V]) SubmitBatch(ctx context.Context, tasks []Entry[V]) (ids []task
 	}
 	for i := range offers {
 		if i >= len(ids) {
-			p.observeRefused(ctx, &offers[i], err)
+			p.observeOffer(ctx, EventRefused, &offers[i], err)
 		} else if puts[i].Options.Replace {
 			offers[i].class.repeats.remove(ids[i])
 		}
@@ -142,9 +140,7 @@ func (p *Pool[V]) submit(
 			return 0, err
 		}
 	}
-	if p.observer.Offered != nil {
-		p.observeOffered(ctx, &o)
-	}
+	p.observeOffer(ctx, EventOffered, &o, nil)
 	defer p.endSubmit()
 	if err = p.beginSubmit(ctx); err == nil {
 		id, err = o.class.queue.Put(ctx, o.key, o.payload, *o.options)
@@ -153,7 +149,7 @@ func (p *Pool[V]) submit(
 		}
 	}
 	if err != nil {
-		p.observeRefused(ctx, &o, err)
+		p.observeOffer(ctx, EventRefused, &o, err)
 	} else if o.options.Replace {
 		o.class.repeats.remove(id)
 	}
@@ -170,7 +166,7 @@ func (p *Pool[V]) makeRoom(
 		if bad := p.send(newDeadLetter(o.class.name, t, ReasonOverflow, full)); bad != nil {
 			return 0, errors.Join(full, bad) // the task remains the caller's
 		}
-		p.taskDropped(ctx, o.class.name, t)
+		p.observeTask(ctx, EventDropped, o.class.name, t, nil)
 		return 0, nil
 	case Reject:
 		return 0, full
@@ -216,15 +212,11 @@ func (o *offer[V]) newTask() *task.Task[V] {
 	return task.NewTask(i, o.payload)
 }
 
-// observeOffered calls Observer.Offered.
-func (p *Pool[V]) observeOffered(ctx context.Context, o *offer[V]) {
-	p.observe("Offered", func() { p.observer.Offered(p.inside(ctx), o.class.name, o.newTask()) })
-}
-
-// observeRefused observes the error that Submit or the like returns for a task.
-func (p *Pool[V]) observeRefused(ctx context.Context, o *offer[V], err error) {
-	p.refused.Add(1)
-	if f := p.observer.Refused; f != nil {
-		p.observe("Refused", func() { f(p.inside(ctx), o.class.name, o.newTask(), err) })
+// observeOffer counts and observes an event of an offer. Without an Observer it makes no task.
+func (p *Pool[V]) observeOffer(ctx context.Context, kind EventKind, o *offer[V], err error) {
+	if p.observer != nil {
+		p.observeTask(ctx, kind, o.class.name, o.newTask(), err)
+	} else if kind != EventOffered {
+		p.counts[kind].Add(1)
 	}
 }

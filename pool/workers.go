@@ -50,6 +50,7 @@ func NewWorkers[K comparable, V any](queue *fairq.FairQueue[K, V], handler Handl
 		policy:  o.Policy, sink: o.DeadLetters, observer: o.Observer,
 	}
 	p.workerSettings = *setup
+	p.onScaled = p.observeScaled
 	s := &itemSource[K, V]{queue: queue}
 	s.class = class[V]{
 		pool: p, inMemory: true,
@@ -149,7 +150,7 @@ func (*itemSource[K, V]) addRunning(int64) {}
 // cancelled, and an [*AbandonedError] if some have not returned Options.AbandonAfter later. It may
 // be called several times, even at the same time, for instance with another ctx. A handler must
 // not call it, because it would wait for itself: with its context it does nothing and returns an
-// [ErrInvalid]. To finish the backlog first, close the queue and call Wait.
+// [task.ErrInvalid]. To finish the backlog first, close the queue and call Wait.
 func (w *Workers) Shutdown(ctx context.Context) error {
 	if err := w.notInHandler(ctx, "Shutdown"); err != nil {
 		return err
@@ -160,7 +161,7 @@ func (w *Workers) Shutdown(ctx context.Context) error {
 
 // Wait waits until all workers are idle and nothing is queued. It returns [ErrShutdown] if
 // Shutdown has left items, and the error of ctx if ctx is done first. A handler must not call it,
-// because it would wait for itself: with its context it returns an [ErrInvalid].
+// because it would wait for itself: with its context it returns an [task.ErrInvalid].
 func (w *Workers) Wait(ctx context.Context) error {
 	err := w.notInHandler(ctx, "Wait")
 	for atOnce := false; !atOnce && err == nil; {

@@ -30,13 +30,12 @@ type workerSet struct {
 	cancelSinks    context.CancelFunc
 	abandonedSinks atomic.Int64 // abandoned sinks that still run
 
-	dropped, expired, deadLetters, leftoverCount, refused counter // see Stats
-
 	recent recent
 
-	backgroundCounts counters     // of attempts that are settled in the background
-	prefetched       atomic.Int64 // tasks that were taken and not started, see prefetcher
-	settling         atomic.Int64 // attempts that are settled in the background
+	counts        counters // of events that are no running worker's
+	leftoverCount atomic.Uint64
+	prefetched    atomic.Int64 // tasks that were taken and not started, see prefetcher
+	settling      atomic.Int64 // attempts that are settled in the background
 
 	// slowPath is set if a worker must take mu between two tasks: because it may have to end, or
 	// to make place for a handler that returns from Yield, or because no task may be taken. See
@@ -54,7 +53,6 @@ type workerSet struct {
 	all           map[*worker]struct{}
 	idle          []*worker // workers that wait for a task; the last busy one is at the end
 	toEnd         int       // how many must end because the load is low, though there is work
-	endedStats    Stats     // counters of ended workers
 	reaper        reaper
 	scheduleClock scheduleClock
 	retryTimer    *time.Timer // retries a source that has returned an error
@@ -419,7 +417,7 @@ func (ws *workerSet) removeLocked(w *worker) {
 	ws.active--
 	w.remaining = ws.active
 	delete(ws.all, w)
-	w.counts.addTo(&ws.endedStats)
+	w.counts.addTo(&ws.counts)
 	ws.toEnd = min(ws.toEnd, ws.active)
 	ws.updateLocked()
 	ws.notifyQuietLocked()

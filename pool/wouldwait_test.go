@@ -195,7 +195,7 @@ func TestDoWouldWaitForItself(t *testing.T) {
 		{pool.PutOptions{PutOptions: task.PutOptions{
 			Group: "g", Role: task.AtEnd,
 		}}, pool.ErrWouldWait},
-		{pool.PutOptions{PutOptions: task.PutOptions{UniqueKey: "u"}}, pool.ErrDuplicate},
+		{pool.PutOptions{PutOptions: task.PutOptions{UniqueKey: "u"}}, task.ErrDuplicate},
 		{pool.PutOptions{PutOptions: task.PutOptions{Group: "g"}}, nil},
 		{pool.PutOptions{}, nil},
 	} {

@@ -207,7 +207,7 @@ func (r *restoration[V]) restoreLetter(ctx context.Context, body []byte) error {
 func guard(name string, f func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = &pool.PanicError{Func: name, Value: v, Stack: debug.Stack()}
+			err = &task.PanicError{Func: name, Value: v, Stack: debug.Stack()}
 		}
 	}()
 	return f()
