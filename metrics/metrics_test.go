@@ -293,7 +293,7 @@ func TestObserve(t *testing.T) {
 
 		items := fairq.New(func(s string) string { return s }, nil)
 		w := pool.NewWorkers(items, func(context.Context, string) error { return nil },
-			&pool.Options[string]{Observer: observer(nil)})
+			&pool.WorkersOptions[string]{Observer: observer(nil)})
 		require.NoError(t, items.Push("a"))
 		synctest.Wait()
 		require.NoError(t, w.Shutdown(t.Context()))

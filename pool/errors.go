@@ -136,8 +136,8 @@ func isOver(err error) bool {
 		errors.Is(err, fairq.ErrClosed)
 }
 
-// safeError returns err, or a [*task.PanicError] if its method Error, Unwrap, Is or As panics, as with
-// a nil pointer in an error. Later calls of these methods could not handle a panic.
+// safeError returns err, or a [*task.PanicError] if its method Error, Unwrap, Is or As panics, as
+// with a nil pointer in an error. Later calls of these methods could not handle a panic.
 func safeError(err error) (is error) {
 	if err == nil {
 		return nil

@@ -80,7 +80,7 @@ func ExampleNewWorkers() {
 	w := pool.NewWorkers(requests, func(_ context.Context, r request) error {
 		fmt.Println(r.tenant, r.path)
 		return nil
-	}, &pool.Options[request]{Workers: 1})
+	}, &pool.WorkersOptions[request]{Workers: 1})
 	_ = w.Wait(context.Background())
 
 	_ = w.Shutdown(context.Background())

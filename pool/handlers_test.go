@@ -107,9 +107,9 @@ func TestPanicsOfItems(t *testing.T) {
 				return ctx.Err()
 			}
 			return errNo
-		}, &pool.Options[int]{
+		}, &pool.WorkersOptions[int]{
 			Workers: 1, DeadLetters: box.sink, Logger: quiet,
-			Policy: pool.Policy{Timeout: time.Second},
+			Timeout: time.Second,
 		})
 		for n := range 5 {
 			require.NoError(t, q.Push(n))

@@ -136,7 +136,7 @@ func TestHooksOfItemsThatFail(t *testing.T) {
 	) {
 		var box mailbox[int]
 		q := fairq.New(func(int) int { return 0 }, nil)
-		o := pool.Options[int]{
+		o := pool.WorkersOptions[int]{
 			Workers: 1, Logger: quiet, Observer: brokenObserver(call),
 			DeadLetters: func(ctx context.Context, l *pool.DeadLetter[int]) error {
 				call("DeadLetters")

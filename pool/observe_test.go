@@ -136,7 +136,7 @@ func TestObserverOfItems(t *testing.T) {
 		w := pool.NewWorkers(q, func(ctx context.Context, n int) error {
 			time.Sleep(time.Second)
 			return fails(ctx, n)
-		}, &pool.Options[int]{Workers: 1, Observer: o.say, Logger: slog.New(out)})
+		}, &pool.WorkersOptions[int]{Workers: 1, Observer: o.say, Logger: slog.New(out)})
 		for n := range 2 {
 			require.NoError(t, q.Push(n))
 		}

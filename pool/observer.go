@@ -25,12 +25,13 @@ type Event[V any] struct {
 	Kind  EventKind
 	Class string // the Class.Name; empty if the pool has no classes
 
-	// Task is the handler's, and must not be changed or settled; nil for EventScaled and EventDeadLetter.
-	// Before it is in the queue it has no ID. An item of a FairQueue has only the Payload.
+	// Task is the handler's, and must not be changed or settled; nil for EventScaled and
+	// EventDeadLetter. Before it is in the queue it has no ID. An item of a FairQueue has only the
+	// Payload.
 	Task *task.Task[V]
 
-	// Took is how long the task had been ready, for an EventStarted of a task in a queue, and how long
-	// the handler ran, for the end of an attempt.
+	// Took is how long the task had been ready, for an EventStarted of a task in a queue, and how
+	// long the handler ran, for the end of an attempt.
 	Took time.Duration
 
 	Delay   time.Duration  // of EventRetried and EventSnoozed: until the next attempt

@@ -55,13 +55,12 @@ type Options[V any] struct {
 	Queue task.Options[V]
 
 	// CostUnit, if not 0, lets keys share the workers' time instead of the number of tasks. The
-	// pool measures how long each attempt runs, and reports that to the queue in this unit,
-	// rounded up, by [task.Queue.ReportCost] or [fairq.FairQueue.ReportCost]. A queue that is not
-	// the pool's own must have a PriorCost, or be a FairQueue with SettleCosts. A queue of the
-	// pool's own has by default a Quantum of one CostUnit, the worker time of a key of weight 1 in
-	// a round, and a PriorCost of ten quanta. So a tenth of a typical run time is a good CostUnit.
-	// A task submitted with a Cost of its own costs that, in the same unit. Time in [Yield] counts
-	// too.
+	// pool measures how long each attempt runs, and reports that to the queue in this unit, rounded
+	// up, by [task.Queue.ReportCost]. A queue that is not the pool's own must have a PriorCost. A
+	// queue of the pool's own has by default a Quantum of one CostUnit, the worker time of a key of
+	// weight 1 in a round, and a PriorCost of ten quanta. So a tenth of a typical run time is a
+	// good CostUnit. A task submitted with a Cost of its own costs that, in the same unit. Time in
+	// [Yield] counts too.
 	CostUnit time.Duration
 
 	// Classes are the queues of a pool that has several; see [Class].
@@ -307,19 +306,6 @@ func (o *Options[V]) complete() (*workerSettings, error) {
 	return o.completeCommon()
 }
 
-// completeForItems is complete for workers that drain a FairQueue.
-func (o *Options[V]) completeForItems() (*workerSettings, error) {
-	rest := *o
-	rest.Workers, rest.Scale, rest.Schedule, rest.Policy.Timeout = 0, Scale{}, Schedule{}, 0
-	rest.DeadLetters, rest.AbandonAfter, rest.Observer, rest.Logger, rest.CostUnit = nil, 0,
-		nil, nil, 0
-	if !reflect.ValueOf(rest).IsZero() {
-		return nil, invalid("Options for a FairQueue: only Workers, Scale, Schedule, Policy.Timeout, " +
-			"DeadLetters, AbandonAfter, CostUnit, Observer and Logger may be set")
-	}
-	return o.completeCommon()
-}
-
 // completeCommon is the part of complete for the workers.
 func (o *Options[V]) completeCommon() (*workerSettings, error) {
 	base := o.Scale
@@ -335,7 +321,7 @@ func (o *Options[V]) completeCommon() (*workerSettings, error) {
 	case o.AbandonAfter < 0:
 		return nil, invalid("Options.AbandonAfter is %v; it must be 0 or more", o.AbandonAfter)
 	case o.Policy.Timeout < 0:
-		return nil, invalid("Options.Policy.Timeout is %v; it must be 0 or more", o.Policy.Timeout)
+		return nil, invalid("the Timeout is %v; it must be 0 or more", o.Policy.Timeout)
 	}
 	if base.Min == 0 && base.Max == 0 {
 		base.Max = cmp.Or(o.Workers, runtime.GOMAXPROCS(0))

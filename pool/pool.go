@@ -191,7 +191,8 @@ func (p *Pool[V]) Queue(class string) *task.Queue[V] {
 // that this pool has put again by [Repeat] while that is delayed, nor for its next run after
 // StopAndWait or Shutdown was called; it waits for those of other processes. It returns
 // [ErrShutdown] if Shutdown has left tasks, and the error of ctx if ctx is done first. A handler
-// must not call it, because it would wait for itself: with its context it returns an [task.ErrInvalid].
+// must not call it, because it would wait for itself: with its context it returns an
+// [task.ErrInvalid].
 func (p *Pool[V]) Wait(ctx context.Context) error {
 	if err := p.notInHandler(ctx, "Wait"); err != nil {
 		return err

@@ -63,8 +63,8 @@ func TestErrorsThatPanic(t *testing.T) {
 		requireLeft(t, p, p.Shutdown(ctx), 2) // it sends the letters again
 
 		q := fairq.New(func(int) int { return 0 }, nil)
-		o.Policy.MaxAttempts = 0
-		w := pool.NewWorkers(q, func(context.Context, int) error { return mistakenNil() }, o)
+		w := pool.NewWorkers(q, func(context.Context, int) error { return mistakenNil() },
+			&pool.WorkersOptions[int]{Workers: 1, Logger: quiet, DeadLetters: o.DeadLetters})
 		require.NoError(t, q.Push(1))
 		require.NoError(t, w.Wait(ctx))
 		require.NoError(t, w.Shutdown(ctx))

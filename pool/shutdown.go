@@ -137,11 +137,12 @@ func (ws *workerSet) notInHandler(ctx context.Context, call string) error {
 // letters of evicted and expired tasks are only in the log.
 //
 // Shutdown returns the cause of ctx if handlers had to be cancelled, and an [*AbandonedError] if
-// some were abandoned. If tasks are in Leftovers, which end with the process, the error is also an
-// [ErrShutdown] with their number. If the store of a queue cannot take back the pool's tasks, it
-// returns that error; call it again when the store can. Otherwise it returns nil. It may be called
-// several times, even at the same time, for instance with another ctx. A handler must not call it,
-// because it would wait for itself: with its context it does nothing and returns an [task.ErrInvalid].
+// some were abandoned. If tasks are in Leftovers, which end with the process, the error is also
+// an [ErrShutdown] with their number. If the store of a queue cannot take back the pool's tasks,
+// it returns that error; call it again when the store can. Otherwise it returns nil. It may be
+// called several times, even at the same time, for instance with another ctx. A handler must not
+// call it, because it would wait for itself: with its context it does nothing and returns an
+// [task.ErrInvalid].
 func (p *Pool[V]) Shutdown(ctx context.Context) error {
 	if err := p.notInHandler(ctx, "Shutdown"); err != nil {
 		return err

@@ -54,7 +54,7 @@ func TestCalledByHandler(t *testing.T) {
 				assert.ErrorIs(t, call(ctx), task.ErrInvalid)
 			}
 			return nil
-		}, &pool.Options[int]{Logger: quiet})
+		}, &pool.WorkersOptions[int]{Logger: quiet})
 		require.ErrorIs(t, p.Do(ctx, "a", 1, pool.PutOptions{}), errNo)
 		_, err := p.Put(ctx, "a", 1,
 			pool.PutOptions{PutOptions: task.PutOptions{
@@ -88,7 +88,7 @@ func TestWaitAfterShutdown(t *testing.T) {
 				want = pool.ErrShutdown
 			}
 			items := fairq.New(func(int) string { return "a" }, nil)
-			w := pool.NewWorkers(items, newGate().do, &pool.Options[int]{Workers: 1, Logger: quiet})
+			w := pool.NewWorkers(items, newGate().do, &pool.WorkersOptions[int]{Workers: 1, Logger: quiet})
 			q := openQueue[int](t, nil)
 			others := openNew(t, q, newGate().handle, pool.Options[int]{Workers: 1})
 			own := openFunc(t, newGate().handle, pool.Options[int]{Workers: 1})
@@ -323,7 +323,7 @@ func TestStopAndWaitForSubmits(t *testing.T) {
 func TestWaitForWhatOthersTake(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		q := fairq.New(func(int) string { return "a" }, nil)
-		w := pool.NewWorkers(q, newGate().do, &pool.Options[int]{Workers: 1, Logger: quiet})
+		w := pool.NewWorkers(q, newGate().do, &pool.WorkersOptions[int]{Workers: 1, Logger: quiet})
 		w.Pause()
 		require.NoError(t, q.Push(1))
 		result := later(func() error { return w.Wait(ctx) })

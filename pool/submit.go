@@ -26,9 +26,10 @@ type PutOptions struct {
 // if it has several. Options.WhenFull decides if there is no room. If ctx is done, it returns the
 // error of ctx. After Shutdown it returns [ErrShutdown], unless a handler of the pool calls it.
 //
-// A handler or a sink of the pool gets a [*task.FullError] instead of waiting for room, because it may
-// have to make that room. The pool recognizes them by the context that they were called with, or
-// one made from it, until the handler returns. With another context the call may wait for itself.
+// A handler or a sink of the pool gets a [*task.FullError] instead of waiting for room, because
+// it may have to make that room. The pool recognizes them by the context that they were called
+// with, or one made from it, until the handler returns. With another context the call may wait
+// for itself.
 func (p *Pool[V]) Submit(ctx context.Context, key string, payload V) error {
 	_, err := p.submit(ctx, key, payload, nil, p.whenFull)
 	return err

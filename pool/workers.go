@@ -3,7 +3,9 @@ package pool
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/task"
@@ -16,6 +18,27 @@ type Workers struct {
 	queued func() int // how many items are
 }
 
+// WorkersOptions configure [NewWorkers]. The zero value of each field is its default. [Options]
+// says more about the fields that it has too.
+type WorkersOptions[V any] struct {
+	Workers  int // how many; 0 means [runtime.GOMAXPROCS]
+	Scale    Scale
+	Schedule Schedule
+
+	// Timeout is how long a handler has before its context is done; 0 means no limit.
+	Timeout time.Duration
+
+	// CostUnit lets keys share the workers' time. The queue must have SettleCosts.
+	CostUnit time.Duration
+
+	// DeadLetters receives failed items. If it is nil they are only observed and logged.
+	DeadLetters Sink[V]
+
+	AbandonAfter time.Duration // 0 means a second
+	Observer     Observer[V]
+	Logger       *slog.Logger
+}
+
 // NewWorkers returns workers that call a handler for each item of a FairQueue. The queue stays the
 // caller's, so its pushes decide what happens when it is full. Each item is handled at most once;
 // a failed item goes to DeadLetters. Retries, delays, kinds and priorities need a task queue; this
@@ -24,20 +47,22 @@ type Workers struct {
 // [fairq.Options].ShareTime an item is in hand until its handler returns.
 //
 // The workers start immediately. To end them, close the queue, Wait, and then Shutdown. nil
-// options are the defaults. Of the options only Workers, Scale, Schedule, Policy.Timeout,
-// DeadLetters, AbandonAfter, CostUnit, Observer and Logger may be set. NewWorkers panics if others
-// are, or if they do not make sense.
+// options are the defaults. NewWorkers panics if the options do not make sense.
 func NewWorkers[K comparable, V any](queue *fairq.FairQueue[K, V], handler Handler[V],
-	options *Options[V],
+	options *WorkersOptions[V],
 ) *Workers {
 	if queue == nil || handler == nil {
 		panic("pool: NewWorkers: the queue or the handler is nil")
 	}
 	var o Options[V]
-	if options != nil {
-		o = *options
+	if w := options; w != nil {
+		o = Options[V]{
+			Workers: w.Workers, Scale: w.Scale, Schedule: w.Schedule, Policy: Policy{Timeout: w.Timeout},
+			CostUnit: w.CostUnit, DeadLetters: w.DeadLetters, AbandonAfter: w.AbandonAfter,
+			Observer: w.Observer, Logger: w.Logger,
+		}
 	}
-	setup, err := o.completeForItems()
+	setup, err := o.completeCommon()
 	if err != nil {
 		panic(err)
 	}
