@@ -217,7 +217,7 @@ func (l *ledger) handle(ctx context.Context, t *task.Task[*chore]) error {
 		l.mu.Unlock()
 		return pool.Snooze(a.lasts)
 	case "panic":
-		l.count(&l.counts.Panics)
+		l.count(&l.panics)
 		panic(errChore)
 	case "exit":
 		runtime.Goexit()

@@ -100,10 +100,10 @@ type ledger struct {
 	forced    bool // with a limit
 	ended     bool // one has returned
 	abandoned bool
-	counts    pool.Stats // by Observer, and by handlers
+	events    [16]uint64 // of the Observer, by kind
+	panics    uint64     // of handlers
 	// failures of tasks whose attempts were used up, so that no handler was called
-	spent   uint64
-	offered uint64
+	spent uint64
 }
 
 func newLedger(t *testing.T, seed uint64) *ledger {
@@ -114,10 +114,10 @@ func newLedger(t *testing.T, seed uint64) *ledger {
 	l.slow, l.broken = r.IntN(3) == 0, seed%4 == 0
 	l.sinks = []string{"none", "take", "take", "fail", "moody"}[r.IntN(5)]
 	o := &l.options
-	o.Logger, o.Observer, o.AbandonAfter = slog.New(slog.DiscardHandler), l.observer(),
+	o.Logger, o.Observer, o.AbandonAfter = slog.New(slog.DiscardHandler), l.observe,
 		time.Duration(1+r.IntN(500))*time.Millisecond
 	if seed%2 > 0 { // acks and takes are one call then
-		o.Observer.Succeeded = nil
+		o.Observer = nil
 	}
 	if l.broken {
 		o.Logger = slog.New(brokenLog{})
@@ -196,54 +196,24 @@ func (l *ledger) anyLimits() (limits []pool.Limit) {
 	return limits
 }
 
-func (l *ledger) observer() pool.Observer[*chore] {
-	type tk = *task.Task[*chore]
-	type span = time.Duration
-	add := func(class string, t tk, n *uint64) {
-		if c := t.Payload; c != nil && (c.class.name != class || c.key != t.Key) {
-			l.Errorf("told of class %q and key %q: %v", class, t.Key, c)
+// observe is the Observer.
+func (l *ledger) observe(_ context.Context, e pool.Event[*chore]) {
+	if t := e.Task; t != nil {
+		if c := t.Payload; c != nil && (c.class.name != e.Class || c.key != t.Key) {
+			l.Errorf("told of class %q and key %q: %v", e.Class, t.Key, c)
 		}
-		l.count(n)
-		if l.broken {
-			panic("the observer is broken")
+		if e.Kind == pool.EventFailed && strings.Contains(e.Err.Error(), "has ended without a result") {
+			l.count(&l.spent)
+			if c := t.Payload; c != nil {
+				assert.Equal(l, l.maxAttempts(c), t.Attempts)
+			}
 		}
 	}
-	return pool.Observer[*chore]{
-		Offered: func(_ context.Context, class string, t tk) { add(class, t, &l.offered) },
-		Refused: func(_ context.Context, class string, t tk, _ error) {
-			add(class, t, &l.counts.Refused)
-		},
-		Started: func(_ context.Context, class string, t tk, _ span) {
-			add(class, t, &l.counts.Started)
-		},
-		Succeeded: func(_ context.Context, class string, t tk, _ span) {
-			add(class, t, &l.counts.Succeeded)
-		},
-		Retried: func(_ context.Context, class string, t tk, _, _ span, _ error) {
-			add(class, t, &l.counts.Retried)
-		},
-		Failed: func(_ context.Context, class string, t tk, _ span, err error) {
-			if strings.Contains(err.Error(), "has ended without a result") {
-				l.count(&l.spent)
-				if c := t.Payload; c != nil {
-					assert.Equal(l, l.maxAttempts(c), t.Attempts)
-				}
-			}
-			add(class, t, &l.counts.Failed)
-		},
-		Cancelled: func(_ context.Context, class string, t tk, _ span, _ error) {
-			add(class, t, &l.counts.Cancelled)
-		},
-		Lost: func(_ context.Context, class string, t tk, _ span, _ error) {
-			add(class, t, &l.counts.Lost)
-		},
-		Dropped: func(_ context.Context, class string, t tk) { add(class, t, &l.counts.Dropped) },
-		Expired: func(_ context.Context, class string, t tk) { add(class, t, &l.counts.Expired) },
-		DeadLetter: func(_ context.Context, _ *pool.DeadLetter[*chore], err error) {
-			if err == nil {
-				l.count(&l.counts.DeadLetters)
-			}
-		},
+	if e.Kind != pool.EventDeadLetter || e.Err == nil {
+		l.count(&l.events[e.Kind])
+	}
+	if l.broken {
+		panic("the observer is broken")
 	}
 }
 
@@ -304,14 +274,8 @@ func (l *ledger) interfere() {
 		l.set(func() {}, l.p.Pause, func() { l.paused = !l.closing })
 	case 1, 2:
 		l.set(func() { l.paused = false }, l.p.Resume, func() {})
-	case 3:
+	case 3, 4:
 		l.setWorkers()
-	case 4:
-		l.set(func() { l.kinds = nil }, func() {
-			kinds := [][]string{nil, {""}, {"x", "y"}, {}}[r.IntN(4)]
-			l.p.SetKinds(kinds)
-			l.options.Kinds = kinds
-		}, func() { l.kinds = setOf(l.options.Kinds) })
 	case 5:
 		if l.slow {
 			return

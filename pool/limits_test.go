@@ -20,7 +20,9 @@ func TestUrgentWorkHasHeadRoom(t *testing.T) {
 			pool.Options[int]{Workers: 10, Limits: []pool.Limit{{Priority: 1, Running: 8}}})
 		put := func(n, priority int) {
 			for range n {
-				_, err := p.Put(ctx, "a", priority, pool.PutOptions{Priority: priority})
+				_, err := p.Put(ctx, "a", priority, pool.PutOptions{PutOptions: task.PutOptions{
+					Priority: priority,
+				}})
 				require.NoError(t, err)
 			}
 			synctest.Wait()
@@ -42,7 +44,7 @@ func TestUrgentWorkHasHeadRoom(t *testing.T) {
 func TestLimitsWithYield(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		var q *pool.Pool[int]
-		options := pool.PutOptions{Priority: 1}
+		options := pool.PutOptions{PutOptions: task.PutOptions{Priority: 1}}
 		q = openFunc(t, func(ctx context.Context, tk *task.Task[int]) error {
 			if tk.Payload > 0 {
 				return q.Do(ctx, "a", tk.Payload-1, options)
@@ -78,7 +80,7 @@ func TestLimitErrors(t *testing.T) {
 		},
 	} {
 		err := p.SetLimits(limits)
-		require.ErrorIs(t, err, pool.ErrInvalid)
+		require.ErrorIs(t, err, task.ErrInvalid)
 		require.EqualError(t, err, "pool: invalid: SetLimits: "+want)
 		require.EqualError(t, pool.Options[int]{Limits: limits}.Validate(),
 			"pool: invalid: Options.Limits: "+want)

@@ -18,7 +18,7 @@ import (
 // Handler does a task. T is a *task.Task[V], or the item of a FairQueue. If it returns nil, the
 // task is done. If it returns an error, or panics, the task has failed: it is retried, unless that
 // was its last attempt. [Permanent], [RetryAfter], [Snooze] and [HoldKey] make errors that change
-// this. A panic is recorded as a [*PanicError]. An item of a FairQueue is not retried.
+// this. A panic is recorded as a [*task.PanicError]. An item of a FairQueue is not retried.
 type Handler[T any] func(ctx context.Context, t T) error
 
 // Options configure a pool. The zero value of each field is its default.
@@ -35,7 +35,7 @@ type Options[V any] struct {
 
 	// Policy is how each task runs. ForTask, if not nil, gets a task and this Policy, and returns
 	// the policy of the task. A task whose policy is InOrder in a queue that keeps no order fails for
-	// good, with an [ErrInvalid].
+	// good, with an [task.ErrInvalid].
 	Policy  Policy
 	ForTask func(t *task.Task[V], p Policy) Policy
 
@@ -55,13 +55,12 @@ type Options[V any] struct {
 	Queue task.Options[V]
 
 	// CostUnit, if not 0, lets keys share the workers' time instead of the number of tasks. The
-	// pool measures how long each attempt runs, and reports that to the queue in this unit,
-	// rounded up, by [task.Queue.ReportCost] or [fairq.FairQueue.ReportCost]. A queue that is not
-	// the pool's own must have a PriorCost, or be a FairQueue with SettleCosts. A queue of the
-	// pool's own has by default a Quantum of one CostUnit, the worker time of a key of weight 1 in
-	// a round, and a PriorCost of ten quanta. So a tenth of a typical run time is a good CostUnit.
-	// A task submitted with a Cost of its own costs that, in the same unit. Time in [Yield] counts
-	// too.
+	// pool measures how long each attempt runs, and reports that to the queue in this unit, rounded
+	// up, by [task.Queue.ReportCost]. A queue that is not the pool's own must have a PriorCost. A
+	// queue of the pool's own has by default a Quantum of one CostUnit, the worker time of a key of
+	// weight 1 in a round, and a PriorCost of ten quanta. So a tenth of a typical run time is a
+	// good CostUnit. A task submitted with a Cost of its own costs that, in the same unit. Time in
+	// [Yield] counts too.
 	CostUnit time.Duration
 
 	// Classes are the queues of a pool that has several; see [Class].
@@ -160,7 +159,7 @@ type WhenFull uint8
 // The policies.
 const (
 	Block   WhenFull = iota // Submit waits for room
-	Reject                  // Submit returns a *FullError
+	Reject                  // Submit returns a *task.FullError
 	DropNew                 // the task goes to DeadLetters
 )
 
@@ -186,7 +185,7 @@ type Limit struct {
 
 // workerSettings are the options of a workerSet.
 type workerSettings struct {
-	onScaled     func(from, to int) // Observer.Scaled
+	onScaled     func(workers int) // calls the Observer
 	log          *slog.Logger
 	abandonAfter time.Duration
 	costUnit     time.Duration
@@ -304,19 +303,6 @@ func (o *Options[V]) complete() (*workerSettings, error) {
 	return o.completeCommon()
 }
 
-// completeForItems is complete for workers that drain a FairQueue.
-func (o *Options[V]) completeForItems() (*workerSettings, error) {
-	rest := *o
-	rest.Workers, rest.Scale, rest.Schedule, rest.Policy.Timeout = 0, Scale{}, Schedule{}, 0
-	rest.DeadLetters, rest.AbandonAfter, rest.Observer, rest.Logger, rest.CostUnit = nil, 0,
-		Observer[V]{}, nil, 0
-	if !reflect.ValueOf(rest).IsZero() {
-		return nil, invalid("Options for a FairQueue: only Workers, Scale, Schedule, Policy.Timeout, " +
-			"DeadLetters, AbandonAfter, CostUnit, Observer and Logger may be set")
-	}
-	return o.completeCommon()
-}
-
 // completeCommon is the part of complete for the workers.
 func (o *Options[V]) completeCommon() (*workerSettings, error) {
 	base := o.Scale
@@ -332,7 +318,7 @@ func (o *Options[V]) completeCommon() (*workerSettings, error) {
 	case o.AbandonAfter < 0:
 		return nil, invalid("Options.AbandonAfter is %v; it must be 0 or more", o.AbandonAfter)
 	case o.Policy.Timeout < 0:
-		return nil, invalid("Options.Policy.Timeout is %v; it must be 0 or more", o.Policy.Timeout)
+		return nil, invalid("the Timeout is %v; it must be 0 or more", o.Policy.Timeout)
 	}
 	if base.Min == 0 && base.Max == 0 {
 		base.Max = cmp.Or(o.Workers, runtime.GOMAXPROCS(0))
@@ -345,7 +331,7 @@ func (o *Options[V]) completeCommon() (*workerSettings, error) {
 		return nil, err
 	}
 	s := &workerSettings{
-		onScaled: o.Observer.Scaled, log: o.Logger, abandonAfter: cmp.Or(o.AbandonAfter, time.Second),
+		log: o.Logger, abandonAfter: cmp.Or(o.AbandonAfter, time.Second),
 		costUnit: o.CostUnit, base: base, ranges: slices.Clone(o.Schedule.Ranges),
 	}
 	if s.log == nil {

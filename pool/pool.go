@@ -98,6 +98,7 @@ func newPool[V any](queue *task.Queue[V], handler Handler[*task.Task[V]],
 	}
 	p.accepting, p.stopAccepting = context.WithCancelCause(context.Background())
 	p.workerSet.workerSettings = *setup
+	p.onScaled = p.observeScaled
 	s := &p.tasks
 	s.pool, s.strict, s.kinds = p, o.Strict, slices.Clone(o.Kinds)
 	s.filter = task.Filter{Kinds: s.kinds}
@@ -156,9 +157,9 @@ func (p *Pool[V]) onGone(c *class[V], reason Reason, err error) func(*task.Task[
 			return // the sink has refused its letter already
 		}
 		if reason == ReasonDeadline {
-			p.taskExpired(c.name, t)
+			p.observeTask(p.storeCtx, EventExpired, c.name, t, nil)
 		} else {
-			p.taskDropped(p.storeCtx, c.name, t)
+			p.observeTask(p.storeCtx, EventDropped, c.name, t, nil)
 		}
 		if p.sink == nil {
 			return
@@ -190,9 +191,10 @@ func (p *Pool[V]) Queue(class string) *task.Queue[V] {
 // that this pool has put again by [Repeat] while that is delayed, nor for its next run after
 // StopAndWait or Shutdown was called; it waits for those of other processes. It returns
 // [ErrShutdown] if Shutdown has left tasks, and the error of ctx if ctx is done first. A handler
-// must not call it, because it would wait for itself: in its goroutine it returns an [ErrInvalid].
+// must not call it, because it would wait for itself: with its context it returns an
+// [task.ErrInvalid].
 func (p *Pool[V]) Wait(ctx context.Context) error {
-	if err := p.notInHandler("Wait"); err != nil {
+	if err := p.notInHandler(ctx, "Wait"); err != nil {
 		return err
 	}
 	for {
@@ -259,19 +261,3 @@ func (p *Pool[V]) waitEmpty(ctx context.Context, c *class[V]) (bool, error) {
 // quietPoll limits how long Wait waits before it looks again, because changes by other processes,
 // or in a FairQueue, may cause no events.
 const quietPoll = time.Second
-
-// taskDropped counts a task without room. The context is for the Observer.
-func (p *Pool[V]) taskDropped(ctx context.Context, class string, t *task.Task[V]) {
-	p.dropped.Add(1)
-	if f := p.observer.Dropped; f != nil {
-		p.observeOutside("Dropped", func() { f(ctx, class, t) })
-	}
-}
-
-// taskExpired counts a task whose time was over before it was done.
-func (p *Pool[V]) taskExpired(class string, t *task.Task[V]) {
-	p.expired.Add(1)
-	if f := p.observer.Expired; f != nil {
-		p.observeOutside("Expired", func() { f(p.storeCtx, class, t) })
-	}
-}

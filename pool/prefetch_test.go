@@ -131,7 +131,6 @@ func TestPrefetchedTasksAreHandedBack(t *testing.T) {
 			require.Equal(j, 2, j.stats().Taken)
 			require.NoError(j, j.q.Resume(ctx))
 		},
-		"kinds": func(_ context.Context, j *jammed) { j.p.SetKinds([]string{"x"}) },
 		"limits": func(_ context.Context, j *jammed) {
 			require.NoError(j, j.p.SetLimits([]pool.Limit{{Running: 2}}))
 		},
@@ -160,15 +159,15 @@ func TestPrefetchedTasksAreHandedBack(t *testing.T) {
 	}
 }
 
-// Tasks of a take that runs when the kinds change are handed back.
-func TestKindsChangeDuringTake(t *testing.T) {
+// Tasks of a take that runs when limits are set are handed back.
+func TestLimitsDuringTake(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		q, _ := openDatabase[int](t, 10*time.Millisecond, nil)
 		p := openNew(t, q, newGate().handle, pool.Options[int]{Workers: 1})
 		time.Sleep(time.Second)
-		putMany(t, q, 1, task.PutOptions{})
+		putMany(t, q, 1, task.PutOptions{Priority: 1})
 		time.Sleep(5 * time.Millisecond)
-		p.SetKinds([]string{"x"})
+		require.NoError(t, p.SetLimits([]pool.Limit{{Running: 1}, {Priority: 1}}))
 		time.Sleep(7 * time.Millisecond)
 		require.Zero(t, p.Stats().Started)
 		time.Sleep(time.Second)

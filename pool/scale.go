@@ -67,13 +67,7 @@ func (ws *workerSet) setScaleLocked(s Scale) {
 
 // SetWorkers changes how many workers there are at least and at most, from now on, whatever the
 // schedule says; 0 and 0 give that back to the options. Handlers that run are not disturbed.
-func (p *Pool[V]) SetWorkers(atLeast, atMost int) error { return p.setWorkers(atLeast, atMost) }
-
-// SetWorkers changes how many workers there are at least and at most, from now on, whatever the
-// schedule says; 0 and 0 give that back to the options. Handlers that run are not disturbed.
-func (w *Workers) SetWorkers(atLeast, atMost int) error { return w.setWorkers(atLeast, atMost) }
-
-func (ws *workerSet) setWorkers(atLeast, atMost int) error {
+func (ws *workerSet) SetWorkers(atLeast, atMost int) error {
 	if atLeast < 0 || atMost < atLeast || atMost > MaxWorkers {
 		return invalid("SetWorkers: %d and %d; the limits are 0 and %d, and the "+
 			"first must not be greater", atLeast, atMost, MaxWorkers)
@@ -129,17 +123,11 @@ func (ws *workerSet) followSchedule() {
 	ws.dispatch()
 }
 
-// Pause stops taking tasks. Running tasks go on.
-func (p *Pool[V]) Pause() { p.pause(true) }
+// Pause stops taking tasks or items. Running handlers go on.
+func (ws *workerSet) Pause() { ws.pause(true) }
 
 // Resume ends what Pause began.
-func (p *Pool[V]) Resume() { p.pause(false) }
-
-// Pause stops taking items. Running handlers go on.
-func (w *Workers) Pause() { w.pause(true) }
-
-// Resume ends what Pause began.
-func (w *Workers) Resume() { w.pause(false) }
+func (ws *workerSet) Resume() { ws.pause(false) }
 
 func (ws *workerSet) pause(paused bool) {
 	ws.mu.Lock()
@@ -151,9 +139,7 @@ func (ws *workerSet) pause(paused bool) {
 
 // workersChanged calls the Observer and the log.
 func (ws *workerSet) workersChanged(from, to int) {
-	if ws.onScaled != nil {
-		ws.observe("Scaled", func() { ws.onScaled(from, to) })
-	}
+	ws.onScaled(to)
 	ws.log.Debug("pool: number of workers", "from", from, "to", to)
 }
 

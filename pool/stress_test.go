@@ -95,7 +95,7 @@ func TestNewWorkersCycles(t *testing.T) {
 			}
 			done.Add(1)
 			return nil
-		}, &pool.Options[int]{Logger: quiet, Scale: anyScale(r), AbandonAfter: time.Minute})
+		}, &pool.WorkersOptions[int]{Logger: quiet, Scale: anyScale(r), AbandonAfter: time.Minute})
 		for range 1 + r.IntN(2) {
 			items := 1 + r.IntN(4)
 			all.Go(func() {

@@ -320,7 +320,7 @@ func (c *class[V]) readLoad(ctx context.Context) (waiting, room int, err error) 
 	return s.Ready + s.WaitingPut, room, err
 }
 
-// updateFilterLocked sets the tasks that consumers may take now, by limits and kinds.
+// updateFilterLocked sets the tasks that consumers may take now, by limits.
 func (s *taskSource[V]) updateFilterLocked() {
 	f := task.Filter{Kinds: s.kinds}
 	running := int(s.running.Load())
@@ -330,8 +330,7 @@ func (s *taskSource[V]) updateFilterLocked() {
 		}
 	}
 	old := s.filter
-	if slices.Equal(f.Kinds, old.Kinds) && (f.Kinds == nil) == (old.Kinds == nil) &&
-		(f.MaxPriority == nil) == (old.MaxPriority == nil) &&
+	if (f.MaxPriority == nil) == (old.MaxPriority == nil) &&
 		(f.MaxPriority == nil || *f.MaxPriority == *old.MaxPriority) {
 		return
 	}
@@ -349,17 +348,6 @@ func (s *taskSource[V]) addRunning(n int64) {
 		defer s.mu.Unlock()
 		s.updateFilterLocked()
 	}
-}
-
-// SetKinds changes the kinds of tasks to take: these, or all if kinds is nil. Running tasks go on.
-// So a program can drain kinds one after the other.
-func (p *Pool[V]) SetKinds(kinds []string) {
-	p.tasks.mu.Lock()
-	p.tasks.kinds = slices.Clone(kinds)
-	p.tasks.updateFilterLocked()
-	p.tasks.mu.Unlock()
-	p.tasks.recall()
-	p.dispatch()
 }
 
 // SetLimits changes [Options.Limits] for tasks that start from now on.

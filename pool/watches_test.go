@@ -17,7 +17,7 @@ func TestWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
 		queue := fairq.New(func(n int) int { return n }, &fairq.Options[int, int]{})
-		quiet := &Options[int]{Workers: 1, Logger: slog.New(slog.DiscardHandler)}
+		quiet := &WorkersOptions[int]{Workers: 1, Logger: slog.New(slog.DiscardHandler)}
 		w := NewWorkers(queue, func(context.Context, int) error { return nil }, quiet)
 		require.True(t, w.source.watches())
 		queue.Close()
@@ -27,7 +27,8 @@ func TestWatches(t *testing.T) {
 		require.False(t, w.source.watches())
 		require.NoError(t, w.Shutdown(ctx))
 
-		p := Func(func(context.Context, *task.Task[int]) error { return nil }, quiet)
+		p := Func(func(context.Context, *task.Task[int]) error { return nil },
+			&Options[int]{Workers: 1, Logger: quiet.Logger})
 		require.True(t, p.source.watches())
 		require.NoError(t, p.Queue("").Close(ctx))
 		synctest.Wait()

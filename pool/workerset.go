@@ -30,13 +30,12 @@ type workerSet struct {
 	cancelSinks    context.CancelFunc
 	abandonedSinks atomic.Int64 // abandoned sinks that still run
 
-	dropped, expired, deadLetters, leftoverCount, refused counter // see Stats
-
 	recent recent
 
-	backgroundCounts counters     // of attempts that are settled in the background
-	prefetched       atomic.Int64 // tasks that were taken and not started, see prefetcher
-	settling         atomic.Int64 // attempts that are settled in the background
+	counts        counters // of events that are no running worker's
+	leftoverCount atomic.Uint64
+	prefetched    atomic.Int64 // tasks that were taken and not started, see prefetcher
+	settling      atomic.Int64 // attempts that are settled in the background
 
 	// slowPath is set if a worker must take mu between two tasks: because it may have to end, or
 	// to make place for a handler that returns from Yield, or because no task may be taken. See
@@ -54,7 +53,6 @@ type workerSet struct {
 	all           map[*worker]struct{}
 	idle          []*worker // workers that wait for a task; the last busy one is at the end
 	toEnd         int       // how many must end because the load is low, though there is work
-	endedStats    Stats     // counters of ended workers
 	reaper        reaper
 	scheduleClock scheduleClock
 	retryTimer    *time.Timer // retries a source that has returned an error
@@ -77,8 +75,6 @@ type workerSet struct {
 	markOver   context.CancelFunc
 	waiters    []chan struct{} // calls of waitQuiet
 	running    sync.WaitGroup  // all goroutines that Shutdown waits for
-
-	goroutineIDs sync.Map // the numbers of these, see notInHandler
 }
 
 // source has the tasks of the workers. Many goroutines may call its methods at the same time, but
@@ -146,10 +142,15 @@ func setOf(ctx context.Context) *workerSet {
 	return ws
 }
 
+// inside returns ctx as the context of a function for which the set waits.
+func (ws *workerSet) inside(ctx context.Context) context.Context {
+	return context.WithValue(ctx, setKey{}, ws)
+}
+
 // start begins to drain a source.
 func (ws *workerSet) start(s source) {
 	ws.source = s
-	base := context.WithValue(context.Background(), setKey{}, ws)
+	base := ws.inside(context.Background())
 	ws.ctx, ws.cancel = context.WithCancelCause(base)
 	ws.storeCtx, ws.cancelStore = context.WithCancel(base)
 	ws.sinkCtx, ws.cancelSinks = context.WithCancel(base)
@@ -255,7 +256,7 @@ func (ws *workerSet) assignLocked(task job) {
 		ws.active++
 		ws.updateLocked()
 		n := ws.active
-		ws.startGoroutine(func() {
+		ws.running.Go(func() {
 			defer w.run(task) // even if the Observer ends the goroutine
 			ws.workersChanged(n-1, n)
 		})
@@ -289,7 +290,7 @@ func (ws *workerSet) runInBackground(f func()) {
 		return
 	}
 	ws.backgroundCalls++
-	ws.startGoroutine(func() {
+	ws.running.Go(func() {
 		defer func() { // even if f ends the goroutine
 			ws.mu.Lock()
 			defer ws.mu.Unlock()
@@ -416,7 +417,7 @@ func (ws *workerSet) removeLocked(w *worker) {
 	ws.active--
 	w.remaining = ws.active
 	delete(ws.all, w)
-	w.counts.addTo(&ws.endedStats)
+	w.counts.addTo(&ws.counts)
 	ws.toEnd = min(ws.toEnd, ws.active)
 	ws.updateLocked()
 	ws.notifyQuietLocked()
