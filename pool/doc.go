@@ -55,9 +55,9 @@
 //
 // A handler that hangs keeps its worker. By default one key whose handlers hang takes all workers,
 // so nobody's tasks start any more. A MaxInFlightPerKey of the queue below the workers prevents
-// that: with w workers and a limit of n, w/n keys, rounded up, less 1 may hang while the others are
-// served. So a limit of half of the workers bears one such key. A Policy.Timeout gives workers back,
-// but only from handlers that heed their contexts. NewWorkers has no such limit.
+// that: with w workers and a limit of n, w/n keys, rounded up, less 1 may hang while the others
+// are served. So a limit of half of the workers bears one such key. A Policy.Timeout gives workers
+// back, but only from handlers that heed their contexts. NewWorkers has no such limit.
 //
 // docs/guide.md has the packages side by side.
 //
