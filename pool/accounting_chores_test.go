@@ -290,12 +290,12 @@ func (l *ledger) begin(t *task.Task[*chore]) (a act) {
 	for _, limit := range l.limits {
 		n := 0
 		for _, other := range l.chores {
-			if other.put.Priority >= limit.Priority {
+			if other.put.Priority >= limit.priority {
 				n += other.at
 			}
 		}
-		if !l.nesting && t.Priority >= limit.Priority && n > limit.Running {
-			l.Errorf("%d handlers of priority %d and more run, and the limits are %v", n, limit.Priority,
+		if !l.nesting && t.Priority >= limit.priority && n > limit.running {
+			l.Errorf("%d handlers of priority %d and more run, and the limits are %v", n, limit.priority,
 				l.limits)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -81,12 +82,13 @@ type ledger struct {
 	classes []*testClass
 	sinks   string // what DeadLetters do
 	nesting bool   // handlers submit tasks, or use Yield
-	// all calls are slow transactions, so there are no limits, which would hold a lock during them
-	slow    bool
-	closer  bool // the caller closes a queue in between
-	broken  bool // Observer and Logger panic, each time
+	slow    bool   // all calls are slow transactions
+	closer  bool   // the caller closes a queue in between
+	broken  bool   // Observer and Logger panic, each time
 	all     sync.WaitGroup
 	encoded sync.Map // chores by id
+
+	filterLimits atomic.Pointer[[]limit]
 
 	mu        sync.Mutex // protects all that follows
 	chores    []*chore
@@ -94,11 +96,11 @@ type ledger struct {
 	nested    int // workers in Yield
 	most      int // handlers that may run; 0 means that it is being changed
 	kinds     map[string]bool
-	limits    []pool.Limit
-	paused    bool // for sure
-	closing   bool // Shutdown was called
-	forced    bool // with a limit
-	ended     bool // one has returned
+	limits    []limit // for sure
+	paused    bool    // for sure
+	closing   bool    // Shutdown was called
+	forced    bool    // with a limit
+	ended     bool    // one has returned
 	abandoned bool
 	events    [16]uint64 // of the Observer, by kind
 	panics    uint64     // of handlers
@@ -164,12 +166,13 @@ func newLedger(t *testing.T, seed uint64) *ledger {
 	o.Prefetch = []int{0, -1, 1, 3, 20}[r.IntN(5)]
 	if r.IntN(3) == 0 {
 		o.Kinds = []string{"", "x"}
+	} else if r.IntN(2) == 0 {
+		o.Filter = l.filter
+		limits := l.anyLimits()
+		l.limits = limits
+		l.filterLimits.Store(&limits)
 	}
 	l.kinds = setOf(o.Kinds)
-	if r.IntN(3) == 0 && !l.slow {
-		o.Limits = l.anyLimits()
-		l.limits = o.Limits
-	}
 	o.Strict = r.IntN(2) == 0
 	l.open()
 	return l
@@ -186,11 +189,27 @@ func setOf(kinds []string) map[string]bool {
 	return set
 }
 
-func (l *ledger) anyLimits() (limits []pool.Limit) {
+// limit lets tasks of this priority and less urgent ones start while fewer than running run.
+type limit struct{ priority, running int }
+
+// filter is Options.Filter.
+func (l *ledger) filter(running int) (f task.Filter) {
+	for _, limit := range *l.filterLimits.Load() {
+		if running >= limit.running && f.MaxPriority == nil {
+			f.MaxPriority = new(limit.priority - 1)
+		}
+	}
+	if l.broken && running > 3 {
+		panic("the filter is broken")
+	}
+	return f
+}
+
+func (l *ledger) anyLimits() (limits []limit) {
 	for running, p := 4, 0; p < 3 && running >= 0; p++ {
 		running -= l.rand.IntN(3)
 		if running >= 0 && l.rand.IntN(2) == 0 {
-			limits = append(limits, pool.Limit{Priority: p, Running: running})
+			limits = append(limits, limit{p, running})
 		}
 	}
 	return limits
@@ -277,13 +296,13 @@ func (l *ledger) interfere() {
 	case 3, 4:
 		l.setWorkers()
 	case 5:
-		if l.slow {
-			return
+		if l.options.Filter != nil {
+			limits := l.anyLimits()
+			l.set(func() { l.limits, l.paused = nil, false }, func() {
+				l.filterLimits.Store(&limits)
+				l.p.Resume()
+			}, func() { l.limits = limits })
 		}
-		l.set(func() { l.limits = nil }, func() {
-			l.options.Limits = l.anyLimits()
-			require.NoError(l, l.p.SetLimits(l.options.Limits))
-		}, func() { l.limits = l.options.Limits })
 	case 6, 7:
 		if n.store != nil {
 			l.rival(n, r.Uint64())

@@ -124,6 +124,14 @@ func (ws *workerSet) holdLetter(f func()) {
 	f()
 }
 
+// letterContext returns a context for settling a task whose letter the sink has taken or refused.
+// It lasts abandonAfter longer than the sink, or the task could outlive its letter.
+func (ws *workerSet) letterContext() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ws.storeCtx))
+	stop := context.AfterFunc(ws.sinkCtx, func() { time.AfterFunc(ws.abandonAfter, cancel) })
+	return ctx, func() { stop(); cancel() }
+}
+
 // waitForLetters waits until no letter is in hand, and until the handlers have ended or sinkCtx is
 // done. After that, letters have abandonAfter to be settled.
 func (ws *workerSet) waitForLetters() {

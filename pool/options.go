@@ -71,8 +71,21 @@ type Options[V any] struct {
 	// any class has a task that it may take.
 	Strict bool
 
-	// Limits keep room for urgent tasks; see [Limit].
-	Limits []Limit
+	// Filter, if not nil, returns which tasks may start while a number of handlers run, not counting
+	// those in Yield. So it can keep workers free for urgent tasks:
+	//
+	//	Filter: func(running int) (f task.Filter) {
+	//		if running >= 8 { // of 10 workers
+	//			f.MaxPriority = new(0)
+	//		}
+	//		return f
+	//	},
+	//
+	// The pool calls it before each take, and takes go one by one, so it must be quick and not call
+	// the pool. Where running is 0, it must let tasks through, or none will start. If its result
+	// changes for another reason than running, call Resume, so that idle workers ask again. With it
+	// Kinds must be nil.
+	Filter func(running int) task.Filter
 
 	// Kinds are the kinds of tasks to take. nil means all; an empty list is an error.
 	Kinds []string
@@ -81,7 +94,7 @@ type Options[V any] struct {
 	// [task.MaxBatch], so that workers need not wait for a transaction. The pool takes twice as
 	// many tasks as it started during the last batch, and none if tasks run for long. It hands a
 	// task without a worker back after at most half a second. It prefetches only with one class,
-	// without Limits, and from a queue that is not in memory. 0 means 256, or Scale.Max if that is
+	// without a Filter, and from a queue that is not in memory. 0 means 256, or Scale.Max if that is
 	// more; a negative value means none.
 	Prefetch int
 
@@ -174,15 +187,6 @@ type Class[V any] struct {
 	Capacity int
 }
 
-// Limit lets a task of this priority, or a less urgent one, start only while fewer than Running
-// tasks are running. In a pool with 10 workers, Limit{Priority: 1, Running: 8} keeps two for tasks
-// of priority 0. Running 0 means that such tasks never start; for priority 0 it must be at least
-// 1.
-type Limit struct {
-	Priority int
-	Running  int
-}
-
 // workerSettings are the options of a workerSet.
 type workerSettings struct {
 	onScaled     func(workers int) // calls the Observer
@@ -247,9 +251,6 @@ func (o *Options[V]) complete() (*workerSettings, error) {
 				capacity, c.Capacity)
 		}
 	}
-	if err := validateLimits("Options.Limits", o.Limits); err != nil {
-		return nil, err
-	}
 	evicts := o.Queue.WhenFull >= fairq.EvictHeaviest
 	queue := o.Queue
 	if evicts {
@@ -296,6 +297,9 @@ func (o *Options[V]) complete() (*workerSettings, error) {
 	case o.DeadlineAfter > 0 && o.Delay >= o.DeadlineAfter:
 		return nil, invalid("Options.Delay is %v; it must be less than Options.DeadlineAfter, %v, or "+
 			"no task would ever be started", o.Delay, o.DeadlineAfter)
+	case o.Kinds != nil && o.Filter != nil:
+		return nil, invalid("Options.Kinds is set; it must be nil with Options.Filter, whose result " +
+			"has Kinds")
 	case o.Kinds != nil && len(o.Kinds) == 0:
 		return nil, invalid("Options.Kinds is empty; it must be nil, for all kinds, or name one, or " +
 			"no task would ever be started")

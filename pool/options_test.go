@@ -64,8 +64,8 @@ func TestOptionErrors(t *testing.T) {
 			"task would ever be started": {
 			Kinds: pool.Mux[int]{}.Kinds(),
 		},
-		"Options.Limits: Running of priority 0 is 0; the limits are 1 and 1048576": {
-			Limits: []pool.Limit{{}},
+		"Options.Kinds is set; it must be nil with Options.Filter, whose result has Kinds": {
+			Kinds: []string{"a"}, Filter: below(1, 1),
 		},
 		`Options.Schedule: the scale of "08:00-12:00": Max is 0; the limits are 1 and ` +
 			`1048576, or Pause must be set`: {
@@ -199,7 +199,6 @@ func TestUnusualOptions(t *testing.T) {
 		{Queue: task.Options[int]{Capacity: 5, KeyCapacity: 5}},
 		{Queue: task.Options[int]{KeyCapacity: 5}},
 		{Delay: time.Minute},
-		{Limits: []pool.Limit{{Priority: 1}}}, // only the most urgent tasks
 		{Kinds: []string{""}},
 		{Schedule: pool.Schedule{Ranges: []pool.Range{{Time: "08:00-12:00", Pause: true}}}},
 	} {
@@ -223,12 +222,10 @@ func TestDefaults(t *testing.T) {
 func TestOptionsAreCopied(t *testing.T) {
 	o := pool.Options[int]{
 		Kinds: []string{"a"}, Classes: []pool.Class[int]{{Name: "x"}, {Name: "y"}},
-		Limits:   []pool.Limit{{Running: 1}},
 		Schedule: pool.Schedule{Ranges: []pool.Range{{Time: "00:00-24:00", Scale: pool.Scale{Max: 2}}}},
 	}
 	p := openFunc(t, nothing, o)
-	o.Kinds[0], o.Classes[0].Name, o.Limits[0].Running, o.Schedule.Ranges[0].Scale.Max = "b", "z", 0,
-		0
+	o.Kinds[0], o.Classes[0].Name, o.Schedule.Ranges[0].Scale.Max = "b", "z", 0
 	require.NoError(t, p.Do(t.Context(), "a", 1, pool.PutOptions{PutOptions: task.PutOptions{
 		Kind: "a",
 	}, Class: "x"}))

@@ -100,9 +100,9 @@ func newPool[V any](queue *task.Queue[V], handler Handler[*task.Task[V]],
 	p.workerSet.workerSettings = *setup
 	p.onScaled = p.observeScaled
 	s := &p.tasks
-	s.pool, s.strict, s.kinds = p, o.Strict, slices.Clone(o.Kinds)
-	s.filter = task.Filter{Kinds: s.kinds}
-	s.turns.Weight = func(i int) int { return s.classes[i].weight }
+	s.pool, s.strict, s.filterOf = p, o.Strict, o.Filter
+	s.filtering = make(chan struct{}, 1)
+	s.filter = task.Filter{Kinds: slices.Clone(o.Kinds)}
 	for _, c := range o.Classes {
 		added := &class[V]{pool: p, name: c.Name, weight: max(c.Weight, 1), queue: c.Queue}
 		if added.queue == nil {
@@ -116,10 +116,9 @@ func newPool[V any](queue *task.Queue[V], handler Handler[*task.Task[V]],
 	if o.Prefetch == 0 {
 		o.Prefetch = min(limit, task.MaxBatch)
 	}
-	if only := s.classes[0]; len(s.classes) == 1 && !only.inMemory {
+	if only := s.classes[0]; len(s.classes) == 1 && !only.inMemory && o.Filter == nil {
 		s.prefetcher = newPrefetcher(p, only, max(o.Prefetch, 0))
 	}
-	s.setLimitsLocked(o.Limits)
 	p.start(s)
 	return p
 }

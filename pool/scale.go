@@ -55,6 +55,7 @@ func (ws *workerSet) reap() {
 // setScaleLocked changes the number of workers. Surplus workers end after their task.
 func (ws *workerSet) setScaleLocked(s Scale) {
 	ws.scale = s
+	ws.elastic.Store(s.Min < s.Max)
 	if many := ws.active - s.Max; many > 0 {
 		ws.endIdleLocked(min(many, len(ws.idle)))
 	}
@@ -120,7 +121,7 @@ func (ws *workerSet) followSchedule() {
 	if changed {
 		ws.log.Debug("pool: schedule", "range", name, "min", s.Min, "max", s.Max)
 	}
-	ws.dispatch()
+	ws.wake()
 }
 
 // Pause stops taking tasks or items. Running handlers go on.
@@ -134,7 +135,7 @@ func (ws *workerSet) pause(paused bool) {
 	ws.paused = paused
 	ws.updateLocked()
 	ws.mu.Unlock()
-	ws.dispatch()
+	ws.wake()
 }
 
 // workersChanged calls the Observer and the log.

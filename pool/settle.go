@@ -16,18 +16,20 @@ import (
 const firstSettleRetry = 10 * time.Millisecond
 
 // settle settles a task by one of the task's methods. It retries as long as the task's lease may
-// be held and Shutdown waits for it.
-func (p *Pool[V]) settle(t *task.Task[V], call func(context.Context) error) error {
+// be held and ctx is not done.
+func (p *Pool[V]) settle(ctx context.Context, t *task.Task[V],
+	call func(context.Context) error,
+) error {
 	var first error
 	for wait := firstSettleRetry; ; wait = min(2*wait, sourceRetry) {
-		err := call(p.storeCtx)
+		err := call(ctx)
 		if err == nil {
 			return nil
 		}
 		until := t.Info().Until
 		switch {
 		case errors.Is(err, task.ErrLeaseLost) || isOver(err) || errors.Is(err, task.ErrInvalid) ||
-			p.storeCtx.Err() != nil ||
+			ctx.Err() != nil ||
 			!until.IsZero() && !time.Now().Add(wait).Before(until):
 			if first != nil { // the first try may have failed after the end of its transaction
 				err = fmt.Errorf("%w; and before that: %w", err, first)
@@ -40,7 +42,7 @@ func (p *Pool[V]) settle(t *task.Task[V], call func(context.Context) error) erro
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
-		case <-p.storeCtx.Done(): // one last try
+		case <-ctx.Done(): // one last try
 			timer.Stop()
 		}
 	}
@@ -161,8 +163,8 @@ func (a *attempt[V]) failed(err error) {
 // between, one call does both.
 func (a *attempt[V]) ack(ctx context.Context) error {
 	p, c := a.class.pool, a.class
-	if p.tasks.serial.Load() || p.tasks.prefetcher != nil || c.watching.Load() || p.slowPath.Load() ||
-		p.observer != nil {
+	if s := &p.tasks; len(s.classes) > 1 || s.filterOf != nil || s.prefetcher != nil ||
+		c.watching.Load() || p.interrupt.Load() || p.observer != nil {
 		return a.task.Ack(ctx)
 	}
 	next := &attempt[V]{class: c}
@@ -170,6 +172,7 @@ func (a *attempt[V]) ack(ctx context.Context) error {
 	if ok {
 		a.worker.following = next
 	}
+	a.worker.dry = !ok && err == nil
 	return err
 }
 
@@ -214,7 +217,8 @@ func (a *attempt[V]) fail(reason Reason, err error) {
 	var lost, refused error
 	p.holdLetter(func() {
 		if p.sink != nil {
-			if lost = p.settle(t, func(ctx context.Context) error { return t.Touch(ctx, 0) }); lost != nil {
+			touch := func(ctx context.Context) error { return t.Touch(ctx, 0) }
+			if lost = p.settle(p.storeCtx, t, touch); lost != nil {
 				return
 			}
 			if refused = p.send(newDeadLetter(a.class.name, t, reason, err)); refused != nil {
@@ -225,7 +229,9 @@ func (a *attempt[V]) fail(reason Reason, err error) {
 			}
 		}
 		a.class.failures.record(t.ID, t.Info().UniqueKey, err)
-		lost = p.settle(t, func(ctx context.Context) error { return end(ctx, err) })
+		ctx, cancel := p.letterContext()
+		defer cancel()
+		lost = p.settle(ctx, t, func(ctx context.Context) error { return end(ctx, err) })
 	})
 	switch {
 	case refused == nil:
@@ -252,7 +258,7 @@ func (a *attempt[V]) settleBy(call func(context.Context) error, kind EventKind,
 	delay time.Duration, err error,
 ) bool {
 	p := a.class.pool
-	if bad := p.settle(&a.task, call); bad != nil {
+	if bad := p.settle(p.storeCtx, &a.task, call); bad != nil {
 		a.lost(bad)
 		return false
 	}

@@ -22,7 +22,7 @@ func (ws *workerSet) shutdown(ctx context.Context) error {
 	if first {
 		ws.log.Debug("pool: shutting down", "workers", workers, "idle", idle, "nested", nested)
 	}
-	ws.dispatch()
+	ws.wake()
 	select {
 	case <-ws.done.Done():
 	case <-ctx.Done():
@@ -41,7 +41,7 @@ func (ws *workerSet) shutdown(ctx context.Context) error {
 	if first {
 		ws.log.Warn("pool: handlers are cancelled", "running", running, "nested", nested)
 	}
-	ws.dispatch()
+	ws.wake()
 	timer := time.NewTimer(ws.abandonAfter)
 	defer timer.Stop()
 	select {
@@ -81,6 +81,7 @@ func (ws *workerSet) updateAllLocked() {
 	if ws.closing && !ws.mayTakeLocked() {
 		ws.endIdleLocked(len(ws.idle))
 	}
+	ws.notifyQuietLocked()
 }
 
 // AbandonedError counts the handlers and sinks that had not returned although their contexts were

@@ -84,9 +84,9 @@ func NewWorkers[K comparable, V any](queue *fairq.FairQueue[K, V], handler Handl
 	s.class.done = func(item V) { _ = queue.Done(item) } // it is an error without ShareTime
 	s.itemWatch = queue.Watch(func() {
 		s.armed.Store(false)
-		p.dispatch()
+		p.wake()
 	})
-	s.loadWatch = queue.Watch(p.dispatch)
+	s.loadWatch = queue.Watch(p.wake)
 	p.start(s)
 	return &Workers{&p.workerSet, queue.Len}
 }
@@ -101,46 +101,32 @@ type itemSource[K comparable, V any] struct {
 	armed     atomic.Bool        // itemWatch is armed
 }
 
-// attempt returns an attempt for a popped item.
-func (s *itemSource[K, V]) attempt(value V) *attempt[V] {
-	return &attempt[V]{task: task.Task[V]{Payload: value}, class: &s.class}
-}
-
-// runNext implements source.
-func (s *itemSource[K, V]) runNext(w *worker) (bool, error) {
-	value, ok := s.queue.Pop()
-	if ok {
-		s.attempt(value).do(w)
-	}
-	return ok, nil
-}
-
-// takeOrWatch implements source.
-func (s *itemSource[K, V]) takeOrWatch() (job, error) {
-	for {
-		if value, ok := s.queue.Pop(); ok {
-			return s.attempt(value), nil
+// take implements source.
+func (s *itemSource[K, V]) take(_ *worker, first bool) (job, bool, error) {
+	for ; !s.armed.Load(); first = true { // an armed watch is about to call wake, if there is an item
+		value, ok := s.queue.Pop()
+		more := false
+		if first || !ok {
+			s.armed.Store(true)
+			if more = !s.itemWatch.Arm(1); more {
+				s.armed.Store(false)
+			}
 		}
-		s.armed.Store(true)
-		if s.itemWatch.Arm(1) {
-			return nil, nil
+		if ok {
+			return &attempt[V]{task: task.Task[V]{Payload: value}, class: &s.class}, more, nil
 		}
-		s.armed.Store(false)
-		if stats := s.queue.Stats(); stats.Closed && stats.Len == 0 {
-			return nil, fairq.ErrClosed
+		if stats := s.queue.Stats(); more && stats.Closed && stats.Len == 0 {
+			return nil, false, fairq.ErrClosed
 		}
 	}
+	return nil, false, nil
 }
 
-// watches implements source.
-func (s *itemSource[K, V]) watches() bool { return s.armed.Load() }
+// disarm implements source. A FairQueue lets nobody wait for a watch that is due.
+func (*itemSource[K, V]) disarm(bool) bool { return false }
 
-// disarm implements source.
-func (s *itemSource[K, V]) disarm(bool) {
-	if s.armed.Swap(false) {
-		s.itemWatch.Disarm()
-	}
-}
+// rested implements source.
+func (*itemSource[K, V]) rested() {}
 
 // drains implements source.
 func (*itemSource[K, V]) drains(any) bool { return false }
