@@ -334,3 +334,14 @@ func TestWaitForWhatOthersTake(t *testing.T) {
 		require.NoError(t, w.Shutdown(ctx))
 	})
 }
+
+// Wait returns the error of a queue that cannot report its tasks, even a queue that was closed.
+func TestWaitForClosedQueue(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		q := openQueue[int](t, nil)
+		p := openNew(t, q, nothing, pool.Options[int]{Workers: 1})
+		require.NoError(t, q.Close(ctx))
+		require.ErrorIs(t, p.Wait(ctx), task.ErrClosed)
+		require.NoError(t, p.Shutdown(ctx))
+	})
+}
