@@ -384,7 +384,8 @@ func (l *ledger) compareStats(acks int) {
 			s.Returned, s.Dropped, s.Expired, s.DeadLetters,
 		}, told)
 	}
-	if !l.abandoned && !l.forced && !slices.ContainsFunc(l.classes, func(n *testClass) bool { return n.closed }) {
+	closed := func(n *testClass) bool { return n.closed }
+	if !l.abandoned && !l.forced && !slices.ContainsFunc(l.classes, closed) {
 		require.LessOrEqual(l, s.Cancelled+s.Lost, settles)
 	}
 }

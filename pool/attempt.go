@@ -61,7 +61,9 @@ func (a *attempt[V]) set() *extra {
 // of this one.
 func (a *attempt[V]) do(w *worker) {
 	c := a.class
-	defer c.pool.tasks.addRunning(-1)
+	if c.pool.tasks.filterOf != nil {
+		defer c.pool.taken.Add(-1)
+	}
 	defer func() {
 		if a == nil {
 			return

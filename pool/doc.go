@@ -68,6 +68,5 @@
 // or one for each worker.
 //
 // Taking and settling a task are O(1) as in package task, O(classes) if there are several, in the
-// worst case. An idle worker waits in the pool; waking it costs a switch of goroutines, and with a
-// task queue the start of one.
+// worst case. An idle worker waits in the pool; waking it costs a switch of goroutines.
 package pool

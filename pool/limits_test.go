@@ -17,7 +17,7 @@ func TestUrgentWorkHasHeadRoom(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		g := newGate()
 		p := openFunc(t, g.handle,
-			pool.Options[int]{Workers: 10, Filter: below(8, 1)})
+			pool.Options[int]{Workers: 10, Filter: below(8)})
 		put := func(n, priority int) {
 			for range n {
 				_, err := p.Put(ctx, "a", priority, pool.PutOptions{PutOptions: task.PutOptions{
@@ -51,17 +51,17 @@ func TestFilterWithYield(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 			return nil
-		}, pool.Options[int]{Workers: 3, Filter: below(1, 1)})
+		}, pool.Options[int]{Workers: 3, Filter: below(1)})
 		require.NoError(t, q.Do(ctx, "a", 5, options))
 		end(t, ctx, q)
 	})
 }
 
-// below lets tasks of a priority and less urgent ones start only while fewer than n handlers run.
-func below(n, priority int) func(int) task.Filter {
+// below lets tasks that are not urgent start only while fewer than n handlers run.
+func below(n int) func(int) task.Filter {
 	return func(running int) (f task.Filter) {
 		if running >= n {
-			f.MaxPriority = new(priority - 1)
+			f.MaxPriority = new(0)
 		}
 		return f
 	}

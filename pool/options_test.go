@@ -65,7 +65,7 @@ func TestOptionErrors(t *testing.T) {
 			Kinds: pool.Mux[int]{}.Kinds(),
 		},
 		"Options.Kinds is set; it must be nil with Options.Filter, whose result has Kinds": {
-			Kinds: []string{"a"}, Filter: below(1, 1),
+			Kinds: []string{"a"}, Filter: below(1),
 		},
 		`Options.Schedule: the scale of "08:00-12:00": Max is 0; the limits are 1 and ` +
 			`1048576, or Pause must be set`: {

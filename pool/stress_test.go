@@ -148,7 +148,7 @@ func TestWorkersAreFound(t *testing.T) {
 	if testing.Short() {
 		rounds = 300
 	}
-	for _, filter := range []func(int) task.Filter{nil, below(3, 1)} {
+	for _, filter := range []func(int) task.Filter{nil, below(3)} {
 		var met atomic.Pointer[sync.WaitGroup]
 		p := pool.Func(func(context.Context, *task.Task[int]) error {
 			all := met.Load()

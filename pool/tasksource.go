@@ -19,7 +19,6 @@ type taskSource[V any] struct {
 	classes    []*class[V]
 	strict     bool
 	filterOf   func(running int) task.Filter // Options.Filter
-	running    atomic.Int64                  // taken tasks that are not done, without those in Yield
 	prefetcher *prefetcher[V]                // nil if nothing is prefetched
 
 	// filtering has a token for the only take that runs at a time if filterOf is set, because each
@@ -208,7 +207,9 @@ func (c *class[V]) attempt(t *task.Task[V]) *attempt[V] {
 
 // taken counts an attempt whose task was taken.
 func (a *attempt[V]) taken() *attempt[V] {
-	a.class.pool.tasks.running.Add(1)
+	if p := a.class.pool; p.tasks.filterOf != nil {
+		p.taken.Add(1)
+	}
 	return a
 }
 
@@ -300,7 +301,7 @@ func (c *class[V]) readLoad(ctx context.Context) (waiting, room int, err error) 
 // setFilter sets the tasks that consumers may take now, by Options.Filter.
 func (s *taskSource[V]) setFilter() {
 	f, old := s.filter, s.filter
-	s.pool.guard("Options.Filter", func() { f = s.filterOf(int(s.running.Load())) })
+	s.pool.guard("Options.Filter", func() { f = s.filterOf(int(s.pool.taken.Load())) })
 	if slices.Equal(f.Kinds, old.Kinds) && (f.Kinds == nil) == (old.Kinds == nil) &&
 		(f.MaxPriority == nil) == (old.MaxPriority == nil) &&
 		(f.MaxPriority == nil || *f.MaxPriority == *old.MaxPriority) {
@@ -312,9 +313,6 @@ func (s *taskSource[V]) setFilter() {
 		c.consumer.SetFilter(f)
 	}
 }
-
-// addRunning implements source.
-func (s *taskSource[V]) addRunning(n int64) { s.running.Add(n) }
 
 // class returns the class of that name; the first one if it is empty.
 func (s *taskSource[V]) class(name string) (*class[V], error) {

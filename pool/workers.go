@@ -149,9 +149,6 @@ func (s *itemSource[K, V]) loadIsLow() bool {
 	return 2*(q.Len+q.WaitingPush) < q.Capacity
 }
 
-// addRunning implements source.
-func (*itemSource[K, V]) addRunning(int64) {}
-
 // Shutdown ends the workers. They take no more items, and running handlers finish. While a handler
 // is in [Yield] workers still take items, because it may wait for one. If ctx is done first, the
 // contexts of the handlers are cancelled with the cause [ErrShutdown]. Queued items stay in the

@@ -38,6 +38,7 @@ type workerSet struct {
 	counts        counters // of events that are no running worker's
 	leftoverCount atomic.Uint64
 	prefetched    atomic.Int64 // tasks that were taken and not started, see prefetcher
+	taken         atomic.Int64 // for Options.Filter: tasks that run, without those in Yield
 	settling      atomic.Int64 // attempts that are settled in the background
 
 	missed atomic.Uint64 // calls of wake that woke nobody; changed under mu
@@ -107,9 +108,6 @@ type source interface {
 
 	// drains reports whether the source takes tasks from this queue.
 	drains(queue any) bool
-
-	// addRunning adds n to the number of running handlers, which Yield changes.
-	addRunning(n int64)
 }
 
 // inside returns ctx as the context of a function for which the set waits.

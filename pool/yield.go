@@ -34,7 +34,7 @@ func (ws *workerSet) givePlace(w *worker) {
 	ws.active--
 	ws.updateLocked()
 	ws.mu.Unlock()
-	ws.source.addRunning(-1)
+	ws.taken.Add(-1)
 	ws.wake()
 }
 
@@ -69,6 +69,6 @@ func (ws *workerSet) takePlace(w *worker) {
 	ws.mu.Lock()
 	ws.updateAllLocked()
 	ws.mu.Unlock()
-	ws.source.addRunning(1)
+	ws.taken.Add(1)
 	ws.wake()
 }
