@@ -228,16 +228,16 @@ func (q *taskQueue[V]) buried(
 	return page, nil
 }
 
-// row returns a task in the form of the page, with so many bytes of its reason and its payload.
-func (q *taskQueue[V]) row(t *task.Task[V], most int) *taskRow {
+// row returns a task in the form of the page, with at most n bytes of its reason and its payload.
+func (q *taskQueue[V]) row(t *task.Task[V], n int) *taskRow {
 	i := t.Info()
 	row := &taskRow{Row: each.RowOf(&i, shown)}
 	row.Key = keyText(t.Key)
 	if i.Err != nil {
-		row.Reason, row.Code = shownUpTo(i.Err.Message, most), i.Err.Code
+		row.Reason, row.Code = shownUpTo(i.Err.Message, n), i.Err.Code
 	}
 	if text := describe(q.describe, t.Payload); text != "" {
-		row.Payload = shownUpTo(text, most)
+		row.Payload = shownUpTo(text, n)
 	}
 	return row
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
@@ -328,4 +329,22 @@ func TestDashboard(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Each alert fires on the numbers that it is for.
+func TestAlerts(t *testing.T) {
+	rules, err := os.ReadFile("../../docs/alerts.yaml")
+	require.NoError(t, err)
+	tests, err := os.ReadFile("testdata/alerts.yaml")
+	require.NoError(t, err)
+	for _, name := range regexp.MustCompile(`- alert: (\w+)`).FindAllStringSubmatch(string(rules), -1) {
+		require.Contains(t, string(tests), "alertname: "+name[1]+"\n")
+	}
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Skip("there is no promtool, which is in Debian's package prometheus")
+	}
+	out, err := exec.CommandContext(t.Context(), promtool, "test", "rules",
+		"testdata/alerts.yaml").CombinedOutput()
+	require.NoError(t, err, "%s", out)
 }
