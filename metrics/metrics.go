@@ -60,17 +60,28 @@ type exported struct {
 	keys keyValues
 }
 
-// New returns a Set. Of each source it has up to n keys by name: the keys with one percent of the
+// New returns a Set of the sources, and of the queues that the pools among them drain. Of each source it has up to n keys by name: the keys with one percent of the
 // items served or refused between two looks, for an hour after; all others together are "other".
 // See CountKeys of [fairq.Options]. It panics if two sources have the same name.
 func New(n int, sources ...*monitor.Source) *Set {
 	set := &Set{keys: n}
-	for _, s := range sources {
+	add := func(s *monitor.Source) (isNew bool) {
 		if slices.ContainsFunc(set.sources,
 			func(other *exported) bool { return other.Name() == s.Name() }) {
-			panic(fmt.Sprintf("metrics: two sources have the name %q", s.Name()))
+			return false
 		}
 		set.sources = append(set.sources, &exported{Source: s, turn: make(chan struct{}, 1)})
+		return true
+	}
+	for _, s := range sources {
+		if !add(s) {
+			panic(fmt.Sprintf("metrics: two sources have the name %q", s.Name()))
+		}
+	}
+	for _, s := range sources {
+		if queue := s.Queue(); queue != nil {
+			add(queue)
+		}
 	}
 	return set
 }

@@ -120,6 +120,13 @@ func TestValues(t *testing.T) {
 		require.NotContains(t, fmt.Sprint(got), "fairq.key")
 		require.NoError(t, tq.Close(t.Context()))
 		require.Equal(t, map[string]string{"fairq.up": "0"}, values(t, set.Look(t.Context())["emails"]))
+		emails := monitor.TaskQueue("emails", tq, nil)
+		p := pool.New(tq, func(context.Context, *task.Task[string]) error { return nil }, nil)
+		for _, sources := range [][]*monitor.Source{
+			{monitor.Pool("workers", p, emails)}, {emails, monitor.Pool("workers", p, emails)},
+		} {
+			require.Len(t, metrics.New(0, sources...).Look(t.Context()), 2, "the queue of the pool too")
+		}
 		require.PanicsWithValue(t, `metrics: two sources have the name "a"`, func() {
 			metrics.New(0, monitor.TaskQueue("a", tq, nil), monitor.FairQueue("b", q, nil),
 				monitor.FairQueue("a", q, nil))

@@ -20,11 +20,14 @@ type Times interface {
 
 // These describe the records of Times: the first has the attribute class, the second also the
 // attribute outcome.
-const (
-	WaitName = "fairq.pool.wait"
-	WaitHelp = "How long tasks had been ready when their handlers were called."
-	RunName  = "fairq.pool.run"
-	RunHelp  = "How long handlers have run."
+var (
+	WaitTimes = Metric{
+		Name: "fairq.pool.wait", Unit: "s", Kind: Histogram,
+		Help: "How long tasks had been ready when their handlers were called.",
+	}
+	RunTimes = Metric{
+		Name: "fairq.pool.run", Unit: "s", Kind: Histogram, Help: "How long handlers have run.",
+	}
 )
 
 // Observe returns an Observer for the Options of a pool that calls t, and then next, which may be

@@ -246,6 +246,13 @@ type workers struct {
 	keeper // of the tasks of the queue
 }
 
+// Queue returns the source of the queue that a pool drains, as given to [Pool]; nil if there is
+// none.
+func (s *Source) Queue() *Source {
+	w, _ := s.of.(workers)
+	return w.queue
+}
+
 func (w workers) look(ctx context.Context) (s sample, err error) {
 	s.Stats = w.Stats()
 	s.reason = w.reason(ctx)

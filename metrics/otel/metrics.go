@@ -108,11 +108,11 @@ func Observe[V any](provider metric.MeterProvider, name string,
 	next pool.Observer[V],
 ) (pool.Observer[V], error) {
 	meter := meterOf(provider)
-	wait, err := histogram(meter, metrics.WaitName, metrics.WaitHelp)
+	wait, err := histogram(meter, &metrics.WaitTimes)
 	if err != nil {
 		return next, err
 	}
-	run, err := histogram(meter, metrics.RunName, metrics.RunHelp)
+	run, err := histogram(meter, &metrics.RunTimes)
 	if err != nil {
 		return next, err
 	}
@@ -121,12 +121,12 @@ func Observe[V any](provider metric.MeterProvider, name string,
 
 // histogram returns a histogram with bounds from a tenth of a millisecond to some five hours, each
 // four times the one before.
-func histogram(meter metric.Meter, name, help string) (metric.Float64Histogram, error) {
+func histogram(meter metric.Meter, m *metrics.Metric) (metric.Float64Histogram, error) {
 	var bounds []float64
 	for i := range 14 {
 		bounds = append(bounds, float64(uint64(1)<<(2*i))/10_000)
 	}
-	h, err := meter.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(help),
+	h, err := meter.Float64Histogram(m.Name, metric.WithUnit(m.Unit), metric.WithDescription(m.Help),
 		metric.WithExplicitBucketBoundaries(bounds...))
 	if err != nil {
 		return nil, fmt.Errorf("fairqotel: %w", err)

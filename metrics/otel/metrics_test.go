@@ -161,7 +161,7 @@ func (m failingMeter) Float64ObservableGauge(name string,
 
 func TestErrors(t *testing.T) {
 	q := monitor.FairQueue("a", fairq.New(func(s string) string { return s }, nil), nil)
-	for _, name := range []string{metrics.WaitName, metrics.RunName} {
+	for _, name := range []string{metrics.WaitTimes.Name, metrics.RunTimes.Name} {
 		_, err := fairqotel.Observe[string](failing{name: name}, "a", nil)
 		require.ErrorIs(t, err, errNo)
 	}

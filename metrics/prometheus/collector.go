@@ -42,8 +42,8 @@ type Collector struct {
 func NewCollector(n int, sources ...*monitor.Source) *Collector {
 	c := &Collector{
 		set: metrics.New(n, sources...), descriptions: map[string]*prometheus.Desc{},
-		wait: newHistogram(metrics.WaitName, metrics.WaitHelp, "name", "class"),
-		run:  newHistogram(metrics.RunName, metrics.RunHelp, "name", "class", "outcome"),
+		wait: newHistogram(&metrics.WaitTimes, "name", "class"),
+		run:  newHistogram(&metrics.RunTimes, "name", "class", "outcome"),
 	}
 	for _, m := range c.set.All() {
 		labels := []string{"name"}
@@ -67,11 +67,10 @@ func nameOf(m *metrics.Metric) string {
 	return name
 }
 
-func newHistogram(name, help string, labels ...string) *prometheus.HistogramVec {
+func newHistogram(m *metrics.Metric, labels ...string) *prometheus.HistogramVec {
 	bounds, _ := buckets(&fairq.Histogram{})
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: nameOf(&metrics.Metric{Name: name, Unit: "s", Kind: metrics.Histogram}), Help: help,
-		Buckets: bounds,
+		Name: nameOf(m), Help: m.Help, Buckets: bounds,
 	}, labels)
 }
 
