@@ -60,9 +60,10 @@ type exported struct {
 	keys keyValues
 }
 
-// New returns a Set of the sources, and of the queues that the pools among them drain. Of each source it has up to n keys by name: the keys with one percent of the
-// items served or refused between two looks, for an hour after; all others together are "other".
-// See CountKeys of [fairq.Options]. It panics if two sources have the same name.
+// New returns a Set of the sources, and of the queues that the pools among them drain. Of each
+// source it has up to n keys by name: the keys with one percent of the items served or refused
+// between two looks, for an hour after; all others together are "other". See CountKeys of
+// [fairq.Options]. It panics if two sources have the same name.
 func New(n int, sources ...*monitor.Source) *Set {
 	set := &Set{keys: n}
 	add := func(s *monitor.Source) (isNew bool) {

@@ -142,8 +142,8 @@ func (b buriedOnes) options(last *sample) (o task.ListOptions, err error) {
 	return o, nil
 }
 
-// numbers finds numbers, and status codes with the words by which they are known, as in "HTTP 404",
-// "status: 503", "404 Not Found" and "550 5.1.1".
+// numbers finds numbers, and status codes with the words by which they are known, as in
+// "HTTP 404", "status: 503", "404 Not Found" and "550 5.1.1".
 var numbers = regexp.MustCompile(`(?i:\b(?:http(?:/[0-9.]+)?|status|code)[ :=]*(?:code[ :=]*)?)` +
 	`[1-5][0-9]{2}\b|\b[1-5][0-9]{2} (?:[A-Z]|[245]\.[0-9]\.[0-9]+)|[0-9]+`)
 

@@ -192,8 +192,8 @@ func (p *past) add(l *sample) {
 	}
 }
 
-// The limits for an alert: a key's share of a backlog, the least backlog, and the share of attempts
-// that fail.
+// The limits for an alert: a key's share of a backlog, the least backlog, and the share of
+// attempts that fail.
 const (
 	alertShare   = 0.5
 	alertBacklog = 100

@@ -337,7 +337,8 @@ func TestAlerts(t *testing.T) {
 	require.NoError(t, err)
 	tests, err := os.ReadFile("testdata/alerts.yaml")
 	require.NoError(t, err)
-	for _, name := range regexp.MustCompile(`- alert: (\w+)`).FindAllStringSubmatch(string(rules), -1) {
+	alert := regexp.MustCompile(`- alert: (\w+)`)
+	for _, name := range alert.FindAllStringSubmatch(string(rules), -1) {
 		require.Contains(t, string(tests), "alertname: "+name[1]+"\n")
 	}
 	promtool, err := exec.LookPath("promtool")

@@ -154,7 +154,8 @@ func TestFailures(t *testing.T) {
 	p.until(`document.getElementById("failures").hidden`)
 	_, dialogs := p.seen()
 	require.Equal(t,
-		[]string{"Delete 400 buried tasks of timed out: task 1 to 400?", "Kick 1,500 buried tasks?"}, dialogs)
+		[]string{"Delete 400 buried tasks of timed out: task 1 to 400?", "Kick 1,500 buried tasks?"},
+		dialogs)
 
 	// The page shows failures of a pool that are buried nowhere, without actions.
 	line := fair(fairq.Options[string, job]{})

@@ -42,7 +42,8 @@ func TestFairQueue(t *testing.T) {
 	p := open(t, monitor.New(nil, monitor.FairQueue("jobs", q, nil)), "jobs")
 	stats, numbers := q.Stats(), p.numbers()
 	for label, n := range map[string]int{
-		"Queued": stats.Len, "Keys": stats.Keys, "Capacity": stats.Capacity, "Refused": int(stats.Refused),
+		"Queued": stats.Len, "Keys": stats.Keys, "Capacity": stats.Capacity,
+		"Refused": int(stats.Refused),
 	} {
 		require.Equal(t, n, number(t, numbers[label]), label)
 	}
