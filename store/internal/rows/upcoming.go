@@ -34,6 +34,10 @@ func (u *unit) upcoming(n int) []driver.UpcomingTask {
 	}
 }
 
+// maxExpired is the number of expired tasks after which upcoming returns the tasks found. Where
+// nobody removes them there may be very many.
+const maxExpired = pageSize
+
 // forecast is upcoming from the first tasks in TaskReady. If these are too few, ok is false: some
 // may have expired, or be beyond the limits of their keys.
 func (u *unit) forecast(n, most int) (found []driver.UpcomingTask, ok bool) {
@@ -44,7 +48,9 @@ func (u *unit) forecast(n, most int) (found []driver.UpcomingTask, ok bool) {
 	ready := ReadyRange(everything, most)
 	ready.Payload, ready.Lock = false, NoLock
 	rows := must(u.v.Rows(ready))
-	a := &ahead{u, n, map[string]*order.Key{}}
+	a, expired := &ahead{u, n, map[string]*order.Key{}}, 0
+	isDue := func(r *Row) bool { return u.isDue(r, u.now) }
+	many := len(slices.DeleteFunc(slices.Clone(rows), isDue)) <= len(rows)-maxExpired
 	for lines := a.linesOf(rows); len(lines) > 0 && !queue.Blocked(); {
 		priority := lines[0].of.Priority
 		end, _ := slices.BinarySearchFunc(lines, priority+1,
@@ -61,9 +67,12 @@ func (u *unit) forecast(n, most int) (found []driver.UpcomingTask, ok bool) {
 		now := u.currentRound(priority)
 		for r, round := range order.Forecast(firsts, now, queue, u.now) {
 			if over {
-				return nil, false
+				return found, many
 			}
-			if u.isDue(r, u.now) {
+			if isDue(r) {
+				if expired++; expired == maxExpired {
+					return found, true
+				}
 				continue
 			}
 			record := u.record(r)
@@ -75,7 +84,7 @@ func (u *unit) forecast(n, most int) (found []driver.UpcomingTask, ok bool) {
 			}
 		}
 		if over {
-			return nil, false
+			return found, many
 		}
 		lines = append(lines[end:], a.hidden(band)...)
 		slices.SortFunc(lines, func(a, b *lineAhead) int { return inOrder(a.First.Task, b.First.Task) })
@@ -190,7 +199,7 @@ func (l *lineAhead) read(last *Row) {
 	}
 	r.Limit = l.page
 	l.rows = must(l.v.Rows(r))
-	l.more, l.page = len(l.rows) == l.page, min(2*l.page, l.n)
+	l.more, l.page = len(l.rows) == l.page, min(2*l.page, pageSize)
 }
 
 // hidden returns the next lines of the keys of some lines, as far as none of their tasks is
