@@ -37,6 +37,7 @@ SHORT := -short -shuffle=on -timeout 20m
 
 test: ## test the module fairq but for the inside of stores, with the race detector where it works
 	$(if $(RACE),,@echo 'note: testing without -race, which does not work here; is a C compiler installed?')
+	@echo 'two minutes on two cores; a package says when it has passed'
 	@go test $(RACE) $(SHORT) $$(go list ./... | grep -v /store/internal/)
 
 test-all: ## test every module: the queue, stores, metrics, the command, examples

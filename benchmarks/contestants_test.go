@@ -92,7 +92,7 @@ func startNewWorkers(workers, capacity int, handle func(item)) (submit func(item
 	p := pool.NewWorkers(queue, func(_ context.Context, it item) error {
 		handle(it)
 		return nil
-	}, &pool.Options[item]{Workers: workers, Logger: slog.New(slog.DiscardHandler)})
+	}, &pool.WorkersOptions[item]{Workers: workers, Logger: slog.New(slog.DiscardHandler)})
 	return func(it item) { must(queue.PushWait(ctx, it)) }, func() {
 		queue.Close()
 		must(p.Wait(ctx))

@@ -258,30 +258,12 @@ func TestObserve(t *testing.T) {
 			return nil
 		}
 		told := map[string]int{}
-		tells := func(what string) func(context.Context, string, *task.Task[string], time.Duration) {
-			return func(_ context.Context, _ string, tk *task.Task[string], _ time.Duration) {
-				told[what+" "+tk.Payload]++
+		all := func(_ context.Context, e pool.Event[string]) {
+			if e.Task != nil && e.Kind != pool.EventOffered {
+				told[e.Kind.String()+" "+e.Task.Payload]++
 			}
 		}
-		tellsError := func(what string) func(context.Context, string, *task.Task[string], time.Duration,
-			error) {
-			return func(ctx context.Context, class string, tk *task.Task[string], ran time.Duration,
-				err error,
-			) {
-				require.Error(t, err)
-				tells(what)(ctx, class, tk, ran)
-			}
-		}
-		all := pool.Observer[string]{
-			Started: tells("started"), Succeeded: tells("succeeded"), Failed: tellsError("failed"),
-			Cancelled: tellsError("cancelled"), Lost: tellsError("lost"),
-			Retried: func(ctx context.Context, class string, tk *task.Task[string], ran, _ time.Duration,
-				err error,
-			) {
-				tellsError("retried")(ctx, class, tk, ran, err)
-			},
-		}
-		for _, next := range []pool.Observer[string]{{}, all} {
+		for _, next := range []pool.Observer[string]{nil, all} {
 			p = pool.Func(handle, &pool.Options[string]{
 				Workers: 1, Observer: observer(next), Classes: []pool.Class[string]{{Name: "bulk\xff"}},
 			})
@@ -305,13 +287,13 @@ func TestObserve(t *testing.T) {
 		require.Equal(t, map[string]int{
 			"started works": 1, "succeeded works": 1, "started fails": 1, "failed fails": 1,
 			"started again": 2, "retried again": 1, "succeeded again": 1,
-			"started later": 2, "retried later": 1, "succeeded later": 1, "started lost": 1, "lost lost": 1,
+			"started later": 2, "snoozed later": 1, "succeeded later": 1, "started lost": 1, "lost lost": 1,
 			"started deleted": 1, "cancelled deleted": 1,
 		}, told)
 
 		items := fairq.New(func(s string) string { return s }, nil)
 		w := pool.NewWorkers(items, func(context.Context, string) error { return nil },
-			&pool.Options[string]{Observer: observer(pool.Observer[string]{})})
+			&pool.WorkersOptions[string]{Observer: observer(nil)})
 		require.NoError(t, items.Push("a"))
 		synctest.Wait()
 		require.NoError(t, w.Shutdown(t.Context()))

@@ -259,7 +259,7 @@ func TestPoolWithQueue(t *testing.T) {
 		})
 		items := fairq.New(userOf, &fairq.Options[string, work]{CountKeys: 10})
 		w := pool.NewWorkers(items, func(context.Context, work) error { <-gate; return nil },
-			&pool.Options[work]{Workers: 1})
+			&pool.WorkersOptions[work]{Workers: 1})
 		for i, key := range []string{"a", "b", "b", "ccc", "b", "a"} {
 			require.NoError(t, p.Submit(t.Context(), key, i))
 			require.NoError(t, items.Push(work{key, 1}))

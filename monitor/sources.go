@@ -302,7 +302,7 @@ func (w workers) buried(
 func (w workers) peek(ctx context.Context, id task.ID) (*taskRow, error) {
 	row, err := w.tasks().peek(ctx, id)
 	for _, f := range w.Failures() {
-		if panicked, ok := errors.AsType[*pool.PanicError](f.Err); ok && err == nil && f.Task == id {
+		if panicked, ok := errors.AsType[*task.PanicError](f.Err); ok && err == nil && f.Task == id {
 			row.Stack = string(panicked.Stack[:min(len(panicked.Stack), maxPayload)])
 		}
 	}

@@ -217,7 +217,7 @@ func (l *ledger) handle(ctx context.Context, t *task.Task[*chore]) error {
 		l.mu.Unlock()
 		return pool.Snooze(a.lasts)
 	case "panic":
-		l.count(&l.counts.Panics)
+		l.count(&l.panics)
 		panic(errChore)
 	case "exit":
 		runtime.Goexit()
@@ -290,12 +290,12 @@ func (l *ledger) begin(t *task.Task[*chore]) (a act) {
 	for _, limit := range l.limits {
 		n := 0
 		for _, other := range l.chores {
-			if other.put.Priority >= limit.Priority {
+			if other.put.Priority >= limit.priority {
 				n += other.at
 			}
 		}
-		if !l.nesting && t.Priority >= limit.Priority && n > limit.Running {
-			l.Errorf("%d handlers of priority %d and more run, and the limits are %v", n, limit.Priority,
+		if !l.nesting && t.Priority >= limit.priority && n > limit.running {
+			l.Errorf("%d handlers of priority %d and more run, and the limits are %v", n, limit.priority,
 				l.limits)
 		}
 	}

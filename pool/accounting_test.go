@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -81,12 +82,13 @@ type ledger struct {
 	classes []*testClass
 	sinks   string // what DeadLetters do
 	nesting bool   // handlers submit tasks, or use Yield
-	// all calls are slow transactions, so there are no limits, which would hold a lock during them
-	slow    bool
-	closer  bool // the caller closes a queue in between
-	broken  bool // Observer and Logger panic, each time
+	slow    bool   // all calls are slow transactions
+	closer  bool   // the caller closes a queue in between
+	broken  bool   // Observer and Logger panic, each time
 	all     sync.WaitGroup
 	encoded sync.Map // chores by id
+
+	filterLimits atomic.Pointer[[]limit]
 
 	mu        sync.Mutex // protects all that follows
 	chores    []*chore
@@ -94,16 +96,16 @@ type ledger struct {
 	nested    int // workers in Yield
 	most      int // handlers that may run; 0 means that it is being changed
 	kinds     map[string]bool
-	limits    []pool.Limit
-	paused    bool // for sure
-	closing   bool // Shutdown was called
-	forced    bool // with a limit
-	ended     bool // one has returned
+	limits    []limit // for sure
+	paused    bool    // for sure
+	closing   bool    // Shutdown was called
+	forced    bool    // with a limit
+	ended     bool    // one has returned
 	abandoned bool
-	counts    pool.Stats // by Observer, and by handlers
+	events    [16]uint64 // of the Observer, by kind
+	panics    uint64     // of handlers
 	// failures of tasks whose attempts were used up, so that no handler was called
-	spent   uint64
-	offered uint64
+	spent uint64
 }
 
 func newLedger(t *testing.T, seed uint64) *ledger {
@@ -114,10 +116,10 @@ func newLedger(t *testing.T, seed uint64) *ledger {
 	l.slow, l.broken = r.IntN(3) == 0, seed%4 == 0
 	l.sinks = []string{"none", "take", "take", "fail", "moody"}[r.IntN(5)]
 	o := &l.options
-	o.Logger, o.Observer, o.AbandonAfter = slog.New(slog.DiscardHandler), l.observer(),
+	o.Logger, o.Observer, o.AbandonAfter = slog.New(slog.DiscardHandler), l.observe,
 		time.Duration(1+r.IntN(500))*time.Millisecond
 	if seed%2 > 0 { // acks and takes are one call then
-		o.Observer.Succeeded = nil
+		o.Observer = nil
 	}
 	if l.broken {
 		o.Logger = slog.New(brokenLog{})
@@ -164,12 +166,13 @@ func newLedger(t *testing.T, seed uint64) *ledger {
 	o.Prefetch = []int{0, -1, 1, 3, 20}[r.IntN(5)]
 	if r.IntN(3) == 0 {
 		o.Kinds = []string{"", "x"}
+	} else if r.IntN(2) == 0 {
+		o.Filter = l.filter
+		limits := l.anyLimits()
+		l.limits = limits
+		l.filterLimits.Store(&limits)
 	}
 	l.kinds = setOf(o.Kinds)
-	if r.IntN(3) == 0 && !l.slow {
-		o.Limits = l.anyLimits()
-		l.limits = o.Limits
-	}
 	o.Strict = r.IntN(2) == 0
 	l.open()
 	return l
@@ -186,64 +189,50 @@ func setOf(kinds []string) map[string]bool {
 	return set
 }
 
-func (l *ledger) anyLimits() (limits []pool.Limit) {
+// limit lets tasks of this priority and less urgent ones start while fewer than running run.
+type limit struct{ priority, running int }
+
+// filter is Options.Filter.
+func (l *ledger) filter(running int) (f task.Filter) {
+	for _, limit := range *l.filterLimits.Load() {
+		if running >= limit.running && f.MaxPriority == nil {
+			f.MaxPriority = new(limit.priority - 1)
+		}
+	}
+	if l.broken && running > 3 {
+		panic("the filter is broken")
+	}
+	return f
+}
+
+func (l *ledger) anyLimits() (limits []limit) {
 	for running, p := 4, 0; p < 3 && running >= 0; p++ {
 		running -= l.rand.IntN(3)
 		if running >= 0 && l.rand.IntN(2) == 0 {
-			limits = append(limits, pool.Limit{Priority: p, Running: running})
+			limits = append(limits, limit{p, running})
 		}
 	}
 	return limits
 }
 
-func (l *ledger) observer() pool.Observer[*chore] {
-	type tk = *task.Task[*chore]
-	type span = time.Duration
-	add := func(class string, t tk, n *uint64) {
-		if c := t.Payload; c != nil && (c.class.name != class || c.key != t.Key) {
-			l.Errorf("told of class %q and key %q: %v", class, t.Key, c)
+// observe is the Observer.
+func (l *ledger) observe(_ context.Context, e pool.Event[*chore]) {
+	if t := e.Task; t != nil {
+		if c := t.Payload; c != nil && (c.class.name != e.Class || c.key != t.Key) {
+			l.Errorf("told of class %q and key %q: %v", e.Class, t.Key, c)
 		}
-		l.count(n)
-		if l.broken {
-			panic("the observer is broken")
+		if e.Kind == pool.EventFailed && strings.Contains(e.Err.Error(), "has ended without a result") {
+			l.count(&l.spent)
+			if c := t.Payload; c != nil {
+				assert.Equal(l, l.maxAttempts(c), t.Attempts)
+			}
 		}
 	}
-	return pool.Observer[*chore]{
-		Offered: func(_ context.Context, class string, t tk) { add(class, t, &l.offered) },
-		Refused: func(_ context.Context, class string, t tk, _ error) {
-			add(class, t, &l.counts.Refused)
-		},
-		Started: func(_ context.Context, class string, t tk, _ span) {
-			add(class, t, &l.counts.Started)
-		},
-		Succeeded: func(_ context.Context, class string, t tk, _ span) {
-			add(class, t, &l.counts.Succeeded)
-		},
-		Retried: func(_ context.Context, class string, t tk, _, _ span, _ error) {
-			add(class, t, &l.counts.Retried)
-		},
-		Failed: func(_ context.Context, class string, t tk, _ span, err error) {
-			if strings.Contains(err.Error(), "has ended without a result") {
-				l.count(&l.spent)
-				if c := t.Payload; c != nil {
-					assert.Equal(l, l.maxAttempts(c), t.Attempts)
-				}
-			}
-			add(class, t, &l.counts.Failed)
-		},
-		Cancelled: func(_ context.Context, class string, t tk, _ span, _ error) {
-			add(class, t, &l.counts.Cancelled)
-		},
-		Lost: func(_ context.Context, class string, t tk, _ span, _ error) {
-			add(class, t, &l.counts.Lost)
-		},
-		Dropped: func(_ context.Context, class string, t tk) { add(class, t, &l.counts.Dropped) },
-		Expired: func(_ context.Context, class string, t tk) { add(class, t, &l.counts.Expired) },
-		DeadLetter: func(_ context.Context, _ *pool.DeadLetter[*chore], err error) {
-			if err == nil {
-				l.count(&l.counts.DeadLetters)
-			}
-		},
+	if e.Kind != pool.EventDeadLetter || e.Err == nil {
+		l.count(&l.events[e.Kind])
+	}
+	if l.broken {
+		panic("the observer is broken")
 	}
 }
 
@@ -304,22 +293,16 @@ func (l *ledger) interfere() {
 		l.set(func() {}, l.p.Pause, func() { l.paused = !l.closing })
 	case 1, 2:
 		l.set(func() { l.paused = false }, l.p.Resume, func() {})
-	case 3:
+	case 3, 4:
 		l.setWorkers()
-	case 4:
-		l.set(func() { l.kinds = nil }, func() {
-			kinds := [][]string{nil, {""}, {"x", "y"}, {}}[r.IntN(4)]
-			l.p.SetKinds(kinds)
-			l.options.Kinds = kinds
-		}, func() { l.kinds = setOf(l.options.Kinds) })
 	case 5:
-		if l.slow {
-			return
+		if l.options.Filter != nil {
+			limits := l.anyLimits()
+			l.set(func() { l.limits, l.paused = nil, false }, func() {
+				l.filterLimits.Store(&limits)
+				l.p.Resume()
+			}, func() { l.limits = limits })
 		}
-		l.set(func() { l.limits = nil }, func() {
-			l.options.Limits = l.anyLimits()
-			require.NoError(l, l.p.SetLimits(l.options.Limits))
-		}, func() { l.limits = l.options.Limits })
 	case 6, 7:
 		if n.store != nil {
 			l.rival(n, r.Uint64())

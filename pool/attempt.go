@@ -61,14 +61,16 @@ func (a *attempt[V]) set() *extra {
 // of this one.
 func (a *attempt[V]) do(w *worker) {
 	c := a.class
-	defer c.pool.tasks.addRunning(-1)
+	if c.pool.tasks.filterOf != nil {
+		defer c.pool.taken.Add(-1)
+	}
 	defer func() {
 		if a == nil {
 			return
 		}
 		err := errGoexit // the handler has ended the goroutine, unless it has panicked
 		if v := recover(); v != nil {
-			inc(&w.counts.panics)
+			w.counts[eventPanicked].Add(1)
 			err = newPanicError("the handler", v)
 		}
 		a.end(w, err)
@@ -87,23 +89,19 @@ func (a *attempt[V]) do(w *worker) {
 func (a *attempt[V]) run(w *worker) error {
 	p := a.class.pool
 	a.worker = w
-	inc(&w.counts.started)
-	o := &p.observer
 	w.started, w.handled = time.Time{}, false
 	if r := &a.class.repeats; r.has(a.task.ID) && p.accepting.Err() != nil {
 		w.repeats = true
 		p.addRepeating(1)
 	}
-	if !a.class.inMemory || p.costUnit > 0 || o.needsTimes() {
+	if !a.class.inMemory || p.costUnit > 0 || p.observer != nil {
 		w.started = time.Now()
 	}
-	if o.Started != nil {
-		waited := time.Duration(0)
-		if a.class.queue != nil {
-			waited = w.started.Sub(a.task.Info().ReadyAt)
-		}
-		p.observe("Started", func() { o.Started(w.ctx, a.class.name, &a.task, waited) })
+	waited := time.Duration(0)
+	if p.observer != nil && a.class.queue != nil {
+		waited = w.started.Sub(a.task.Info().ReadyAt)
 	}
+	a.happened(EventStarted, waited, 0, nil)
 	expires := a.task.Expires()
 	if expires || p.forTask != nil || p.policy.Timeout > 0 {
 		a.setDeadline()
@@ -136,7 +134,7 @@ func (a *attempt[V]) end(w *worker, err error) {
 	}
 	if w.handled && p.costUnit > 0 {
 		// it may call user code
-		p.observe("ReportCost", func() { a.class.learn(&a.task, costOf(ran, p.costUnit)) })
+		p.guard("ReportCost", func() { a.class.learn(&a.task, costOf(ran, p.costUnit)) })
 	}
 	a.endContext(ran)
 	if w.repeats {
@@ -145,7 +143,7 @@ func (a *attempt[V]) end(w *worker, err error) {
 	}
 	switch {
 	case a.class.queue == nil:
-		p.observe("Done", func() { a.class.done(a.task.Payload) }) // which calls the key function
+		p.guard("Done", func() { a.class.done(a.task.Payload) }) // which calls the key function
 		a.settleItem(err)
 	case a.class.inMemory:
 		a.settle(err)
@@ -285,14 +283,14 @@ func (a *attempt[V]) leaseContext() (context.Context, context.CancelFunc) {
 // counters returns the counters for the outcome of the attempt.
 func (a *attempt[V]) counters() *counters {
 	if a.extraOrZero().inBackground {
-		return &a.class.pool.backgroundCounts
+		return &a.class.pool.counts
 	}
 	return &a.worker.counts
 }
 
 // endContext ends the context of a handler with this run time.
 func (a *attempt[V]) endContext(ran time.Duration) {
-	if ran > 0 && a.class.pool.observer.needsTimes() {
+	if ran > 0 && a.class.pool.observer != nil {
 		a.set().ran = ran
 	}
 	if a.extra.CompareAndSwap(nil, endedPlain) {

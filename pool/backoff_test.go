@@ -237,7 +237,7 @@ func TestBackoffValidate(t *testing.T) {
 		},
 	} {
 		err := b.validate("B")
-		require.ErrorIs(t, err, ErrInvalid)
+		require.ErrorIs(t, err, task.ErrInvalid)
 		require.EqualError(t, err, "pool: invalid: "+want)
 	}
 }

@@ -81,7 +81,9 @@ func BenchmarkWaiting(b *testing.B) {
 				put := func(n int, delay time.Duration) {
 					tried.Add(n)
 					for range n {
-						_, err := p.Put(context.Background(), "key", 0, pool.PutOptions{Delay: delay})
+						_, err := p.Put(context.Background(), "key", 0, pool.PutOptions{PutOptions: task.PutOptions{
+							Delay: delay,
+						}})
 						require.NoError(b, err)
 					}
 				}

@@ -90,7 +90,9 @@ func TestWeightedShares(t *testing.T) {
 			p = openFunc(t, func(_ context.Context, tk *task.Task[int]) error {
 				order = append(order, tk.Kind)
 				if len(order) < 10*round { // the class gets a new one for each that was started
-					_, err := p.Put(t.Context(), tk.Key, 0, pool.PutOptions{Class: tk.Kind, Kind: tk.Kind})
+					_, err := p.Put(t.Context(), tk.Key, 0, pool.PutOptions{PutOptions: task.PutOptions{
+						Kind: tk.Kind,
+					}, Class: tk.Kind})
 					require.NoError(t, err)
 				}
 				return nil
@@ -99,7 +101,7 @@ func TestWeightedShares(t *testing.T) {
 			for _, c := range classes {
 				for i := range 2 * max(c.Weight, 1) {
 					_, err := p.Put(t.Context(), strconv.Itoa(i%3), 0,
-						pool.PutOptions{Class: c.Name, Kind: c.Name})
+						pool.PutOptions{PutOptions: task.PutOptions{Kind: c.Name}, Class: c.Name})
 					require.NoError(t, err)
 				}
 			}
@@ -144,7 +146,7 @@ func TestOwnCapacity(t *testing.T) {
 		g.let(108)
 		_, err := p.Put(ctx, "a", 1, pool.PutOptions{Class: "3"})
 		require.EqualError(t, err, `pool: invalid: there is no class "3"`)
-		require.ErrorIs(t, p.Do(ctx, "a", 1, pool.PutOptions{Class: "3"}), pool.ErrInvalid)
+		require.ErrorIs(t, p.Do(ctx, "a", 1, pool.PutOptions{Class: "3"}), task.ErrInvalid)
 		require.Nil(t, p.Queue("3"))
 		require.Same(t, p.Queue("0"), p.Queue(""))
 		end(t, ctx, p)
@@ -160,7 +162,9 @@ func TestPrioritiesWithinAClass(t *testing.T) {
 		})
 		p.Pause()
 		for i := range 4 {
-			_, err := p.Put(ctx, "a", i, pool.PutOptions{Class: strconv.Itoa(i / 2), Priority: 10 - i})
+			_, err := p.Put(ctx, "a", i, pool.PutOptions{PutOptions: task.PutOptions{
+				Priority: 10 - i,
+			}, Class: strconv.Itoa(i / 2)})
 			require.NoError(t, err)
 		}
 		p.Resume()

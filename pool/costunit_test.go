@@ -40,7 +40,7 @@ func TestCostUnit(t *testing.T) {
 				Cost: func(string) int64 { return 10 }, Quantum: 1, SettleCosts: true,
 			})
 			w := pool.NewWorkers(q, func(_ context.Context, key string) error { return h(key) },
-				&pool.Options[string]{Workers: 2, CostUnit: unit, Logger: quiet})
+				&pool.WorkersOptions[string]{Workers: 2, CostUnit: unit, Logger: quiet})
 			cleanUp(t, w.Shutdown)
 			return func(key string) { require.NoError(t, q.Push(key)) }
 		},

@@ -30,9 +30,7 @@ type DeadLetter[V any] struct {
 // metadata, deadline and limit of attempts, and the rest of its delay and time to live. If its
 // time to live is over, its end is the deadline.
 func (l *DeadLetter[V]) PutOptions(now time.Time) PutOptions {
-	p := resubmitOptions(&l.Task, now)
-	p.Class = l.Class
-	return p
+	return PutOptions{resubmitOptions(&l.Task, now), l.Class}
 }
 
 // Reason is why a task was not done.
@@ -83,14 +81,14 @@ func (p *Pool[V]) send(letter *DeadLetter[V]) error {
 	}
 	var outcome atomic.Pointer[error]
 	p.holdLetter(func() {
-		done := p.sink.take(p.storeCtx, letter, p.runKnown, func(err error) {
+		done := p.sink.take(p.storeCtx, letter, func(err error) {
 			if !outcome.CompareAndSwap(nil, &err) {
 				defer p.abandonedSinks.Add(-1) // even if the observer ends the goroutine
 				err = errSinkAbandoned
 			}
-			if f := p.observer.DeadLetter; f != nil {
-				p.observe("DeadLetter", func() { f(p.storeCtx, letter, err) })
-			}
+			p.observe(p.storeCtx, func() Event[V] {
+				return Event[V]{Kind: EventDeadLetter, Class: letter.Class, Letter: letter, Err: err}
+			})
 		})
 		select {
 		case <-done: //nolint:errcheck // the outcome has it
@@ -100,7 +98,7 @@ func (p *Pool[V]) send(letter *DeadLetter[V]) error {
 			}
 		}
 		if *outcome.Load() == nil {
-			p.deadLetters.Add(1)
+			p.counts[EventDeadLetter].Add(1)
 		}
 	})
 	return *outcome.Load()
@@ -124,6 +122,14 @@ func (ws *workerSet) holdLetter(f func()) {
 		ws.notifyQuietLocked()
 	}()
 	f()
+}
+
+// letterContext returns a context for settling a task whose letter the sink has taken or refused.
+// It lasts abandonAfter longer than the sink, or the task could outlive its letter.
+func (ws *workerSet) letterContext() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ws.storeCtx))
+	stop := context.AfterFunc(ws.sinkCtx, func() { time.AfterFunc(ws.abandonAfter, cancel) })
+	return ctx, func() { stop(); cancel() }
 }
 
 // waitForLetters waits until no letter is in hand, and until the handlers have ended or sinkCtx is
@@ -156,13 +162,12 @@ var (
 )
 
 // take hands a dead letter to the sink, and calls then with its error. It uses a goroutine of its
-// own, so the caller does not depend on the end of the sink; start calls everything in that
-// goroutine.
+// own, so the caller does not depend on the end of the sink.
 func (s Sink[V]) take(ctx context.Context, letter *DeadLetter[V],
-	start func(func()), then func(error),
+	then func(error),
 ) <-chan error {
 	result := make(chan error, 1)
-	go start(func() {
+	go func() {
 		err := errSinkGoexit
 		defer func() {
 			if v := recover(); v != nil {
@@ -173,7 +178,7 @@ func (s Sink[V]) take(ctx context.Context, letter *DeadLetter[V],
 			then(err)
 		}()
 		err = s(ctx, letter)
-	})
+	}()
 	return result
 }
 
@@ -189,7 +194,7 @@ func ToDeadLetters[V any](sink Sink[V], reason Reason,
 			err = ErrDeadline
 		}
 		if err := <-sink.take(context.Background(), newDeadLetter("", t, reason, err),
-			func(f func()) { f() }, func(error) {}); err != nil {
+			func(error) {}); err != nil {
 			lost(t, err)
 		}
 	}

@@ -32,9 +32,9 @@ func TestDeadLetter(t *testing.T) {
 			Classes: []pool.Class[int]{{Name: "first"}, {Name: "second"}},
 			Policy:  pool.Policy{MaxAttempts: 3, Backoff: pool.Backoff{Base: time.Hour}},
 		})
-		id, err := p.Put(ctx, "alice", 42, pool.PutOptions{
-			Class: "second", Priority: 3, Kind: "mail", UniqueKey: "there", TTL: 24 * time.Hour,
-		})
+		id, err := p.Put(ctx, "alice", 42, pool.PutOptions{PutOptions: task.PutOptions{
+			Priority: 3, Kind: "mail", UniqueKey: "there", TTL: 24 * time.Hour,
+		}, Class: "second"})
 		require.NoError(t, err)
 		err = p.Queue("second").Wait(ctx, "there")
 		var recorded *task.Error
@@ -145,11 +145,10 @@ func TestSinkThatFails(t *testing.T) {
 						return pool.Permanent(errNo)
 					}
 					return nil
-				}, pool.Options[int]{Workers: 1, DeadLetters: sink, Observer: pool.Observer[int]{
-					Failed: func(_ context.Context, _ string, _ *task.Task[int], _ time.Duration, err error) {
-						told = err
-					},
-				}})
+				}, pool.Options[int]{
+					Workers: 1, DeadLetters: sink,
+					Observer: on(pool.EventFailed, func(e pool.Event[int]) { told = e.Err }),
+				})
 				err := p.Do(ctx, "a", 1, pool.PutOptions{})
 				synctest.Wait()
 				require.ErrorContains(t, err, "no\n")
@@ -251,7 +250,9 @@ func TestLateLetterRefused(t *testing.T) {
 				if !own {
 					p = openNew(t, openQueue[int](t, nil), handler, o)
 				}
-				_, err := p.Put(ctx, "a", 7, pool.PutOptions{TTL: time.Second, MaxAttempts: attempts})
+				_, err := p.Put(ctx, "a", 7, pool.PutOptions{PutOptions: task.PutOptions{
+					TTL: time.Second, MaxAttempts: attempts,
+				}})
 				require.NoError(t, err)
 				wait(t, p)
 				letters := box.all()
@@ -291,18 +292,21 @@ func TestLettersKeepTimes(t *testing.T) {
 			}
 			p := openFunc(t, newGate().handle, o)
 			if way == "dropped" {
-				_, err := p.Put(ctx, "a", 1, pool.PutOptions{Delay: time.Hour})
+				_, err := p.Put(ctx, "a", 1, pool.PutOptions{PutOptions: task.PutOptions{
+					Delay: time.Hour,
+				}})
 				require.NoError(t, err)
 			}
-			_, err := p.Put(ctx, "a", 2, pool.PutOptions{
-				Delay: time.Hour, TTL: 3 * time.Hour, Priority: 3, Cost: 7, TTR: time.Minute, MaxAttempts: 4,
-				Kind:      "mail",
-				UniqueKey: "there", Metadata: map[string]string{"by": "alice"},
-			})
+			_, err := p.Put(ctx, "a", 2, pool.PutOptions{PutOptions: task.PutOptions{
+				Delay: time.Hour, TTL: 3 * time.Hour, Priority: 3, Cost: 7, TTR: time.Minute,
+				MaxAttempts: 4, Kind: "mail", UniqueKey: "there", Metadata: map[string]string{"by": "alice"},
+			}})
 			require.NoError(t, err)
 			if way == "evicted" {
 				time.Sleep(time.Minute)
-				_, err := p.Put(ctx, "a", 1, pool.PutOptions{Delay: time.Hour})
+				_, err := p.Put(ctx, "a", 1, pool.PutOptions{PutOptions: task.PutOptions{
+					Delay: time.Hour,
+				}})
 				require.NoError(t, err)
 			}
 			if way == "left" {
@@ -345,24 +349,28 @@ func TestLetterPutAgain(t *testing.T) {
 		{was: task.Info{State: task.Taken, Until: now.Add(time.Hour)}}, // that is its lease
 		{
 			was:  task.Info{State: task.Delayed, Until: now.Add(time.Hour)},
-			want: pool.PutOptions{Delay: time.Hour},
+			want: pool.PutOptions{PutOptions: task.PutOptions{Delay: time.Hour}},
 		},
 		{
 			was:  task.Info{State: task.Delayed, Until: now.Add(-time.Hour), Kind: "x", TTR: 1},
-			want: pool.PutOptions{Kind: "x", TTR: 1},
+			want: pool.PutOptions{PutOptions: task.PutOptions{Kind: "x", TTR: 1}},
 		},
-		{was: task.Info{Expires: now.Add(time.Hour)}, want: pool.PutOptions{TTL: time.Hour}},
+		{was: task.Info{Expires: now.Add(time.Hour)}, want: pool.PutOptions{PutOptions: task.PutOptions{
+			TTL: time.Hour,
+		}}},
 		{
 			was:  task.Info{Expires: now.Add(time.Hour), Deadline: now.Add(time.Hour)},
-			want: pool.PutOptions{Deadline: now.Add(time.Hour)},
+			want: pool.PutOptions{PutOptions: task.PutOptions{Deadline: now.Add(time.Hour)}},
 		},
 		{
-			was:  task.Info{Expires: now.Add(time.Hour), Deadline: now.Add(2 * time.Hour)},
-			want: pool.PutOptions{TTL: time.Hour, Deadline: now.Add(2 * time.Hour)},
+			was: task.Info{Expires: now.Add(time.Hour), Deadline: now.Add(2 * time.Hour)},
+			want: pool.PutOptions{PutOptions: task.PutOptions{
+				TTL: time.Hour, Deadline: now.Add(2 * time.Hour),
+			}},
 		},
 		{
 			was:  task.Info{Expires: now.Add(-time.Hour)},
-			want: pool.PutOptions{Deadline: now.Add(-time.Hour)},
+			want: pool.PutOptions{PutOptions: task.PutOptions{Deadline: now.Add(-time.Hour)}},
 		},
 	} {
 		require.Equal(t, c.want, (&pool.DeadLetter[int]{Task: c.was}).PutOptions(now))
@@ -378,7 +386,7 @@ func TestTransitKeepsTimes(t *testing.T) {
 			time.Sleep(time.Minute)
 			return transit(ctx, tk)
 		}, pool.Options[int]{Workers: 1, DeadlineAfter: 2 * time.Hour})
-		_, err := p.Put(ctx, "a", 1, pool.PutOptions{TTL: time.Hour})
+		_, err := p.Put(ctx, "a", 1, pool.PutOptions{PutOptions: task.PutOptions{TTL: time.Hour}})
 		require.NoError(t, err)
 		wait(t, p)
 		tasks, err := next.List(ctx, task.ListOptions{})

@@ -220,7 +220,9 @@ func TestDelayBeyondDeadline(t *testing.T) {
 						MaxAttempts: 2, Backoff: pool.Backoff{Base: time.Minute + more, Max: time.Minute + more},
 					},
 				})
-				options := pool.PutOptions{Deadline: time.Now().Add(time.Minute)}
+				options := pool.PutOptions{PutOptions: task.PutOptions{
+					Deadline: time.Now().Add(time.Minute),
+				}}
 				want := 1
 				if fails {
 					want = 2
@@ -257,9 +259,9 @@ func TestExpiredTaskFreesItsPlace(t *testing.T) {
 		p.Pause()
 		begin := time.Now()
 		for i := range 3 {
-			_, err := p.Put(ctx, "a", i, pool.PutOptions{
+			_, err := p.Put(ctx, "a", i, pool.PutOptions{PutOptions: task.PutOptions{
 				Delay: time.Duration(i%2) * time.Hour, Deadline: begin.Add(time.Duration(i+1) * time.Minute),
-			})
+			}})
 			require.NoError(t, err)
 		}
 		for i := range 3 {
@@ -328,12 +330,8 @@ func TestContextEnds(t *testing.T) {
 						return fmt.Errorf("handler: %w", ctx.Err())
 					}, pool.Options[int]{
 						Workers: 1, DeadLetters: box.sink,
-						Policy: pool.Policy{Timeout: c.timeout, MaxAttempts: most},
-						Observer: pool.Observer[int]{Failed: func(_ context.Context, _ string, _ *task.Task[int],
-							_ time.Duration, bad error,
-						) {
-							err = bad
-						}},
+						Policy:   pool.Policy{Timeout: c.timeout, MaxAttempts: most},
+						Observer: on(pool.EventFailed, func(e pool.Event[int]) { err = e.Err }),
 					})
 				var options pool.PutOptions
 				if c.deadline > 0 {

@@ -37,11 +37,11 @@ func TestDoKnowsTheError(t *testing.T) {
 		err := p.Do(ctx, "a", 0, pool.PutOptions{})
 		require.EqualError(t, err, "task: panic in the handler: no")
 		require.ErrorIs(t, err, errNo)
-		var panicked *pool.PanicError
+		var panicked *task.PanicError
 		require.ErrorAs(t, err, &panicked)
 		require.Contains(t, string(panicked.Stack), "panicHere")
 
-		err = p.Do(ctx, "a", 1, pool.PutOptions{UniqueKey: "mine"})
+		err = p.Do(ctx, "a", 1, pool.PutOptions{PutOptions: task.PutOptions{UniqueKey: "mine"}})
 		require.EqualError(t, err, "at last: code 2")
 		var code codeError
 		require.ErrorAs(t, err, &code)
@@ -76,7 +76,7 @@ func TestDoFollows(t *testing.T) {
 				ran = append(ran, tk.Payload)
 				return <-result
 			}, pool.Options[int]{Workers: 1})
-			o := pool.PutOptions{UniqueKey: "x", Replace: true}
+			o := pool.PutOptions{PutOptions: task.PutOptions{UniqueKey: "x", Replace: true}}
 			over, mu := map[int]error{}, sync.Mutex{}
 			do := func(payload int) {
 				go func() {
@@ -137,7 +137,7 @@ func TestErrorOfAnotherTask(t *testing.T) {
 				case tk.Attempts > 1:
 					return nil
 				}
-				inner := pool.PutOptions{MaxAttempts: 1}
+				inner := pool.PutOptions{PutOptions: task.PutOptions{MaxAttempts: 1}}
 				if errors.Is(err, pool.ErrDeadline) { // then it is not started
 					inner.Deadline = time.Now().Add(time.Second)
 				}
@@ -175,6 +175,6 @@ func TestDoAfterShutdown(t *testing.T) {
 		tk, err := q.Take(ctx)
 		require.NoError(t, err)
 		require.NoError(t, q.Delete(ctx, tk.ID))
-		require.Equal(t, pool.ErrDeleted, <-result)
+		require.Equal(t, task.ErrDeleted, <-result)
 	})
 }

@@ -39,7 +39,7 @@
 //     the task is over, and when the ctx of Shutdown is done. [context.Cause] returns the reason.
 //   - When Shutdown has returned anything but an [*AbandonedError], no goroutine is left. It ends
 //     in time whatever handlers and sinks do.
-//   - A panic of a handler, a sink, a Backoff.Func, a function of the Observer or the Logger never
+//   - A panic of a handler, a sink, a Backoff.Func, the Observer or the Logger never
 //     ends the process.
 //
 // # Failures
@@ -55,9 +55,9 @@
 //
 // A handler that hangs keeps its worker. By default one key whose handlers hang takes all workers,
 // so nobody's tasks start any more. A MaxInFlightPerKey of the queue below the workers prevents
-// that: with w workers and a limit of n, w/n keys, rounded up, less 1 may hang while the others are
-// served. So a limit of half of the workers bears one such key. A Policy.Timeout gives workers back,
-// but only from handlers that heed their contexts. NewWorkers has no such limit.
+// that: with w workers and a limit of n, w/n keys, rounded up, less 1 may hang while the others
+// are served. So a limit of half of the workers bears one such key. A Policy.Timeout gives workers
+// back, but only from handlers that heed their contexts. NewWorkers has no such limit.
 //
 // docs/guide.md has the packages side by side.
 //
@@ -68,6 +68,5 @@
 // or one for each worker.
 //
 // Taking and settling a task are O(1) as in package task, O(classes) if there are several, in the
-// worst case. An idle worker waits in the pool; waking it costs a switch of goroutines, and with a
-// task queue the start of one.
+// worst case. An idle worker waits in the pool; waking it costs a switch of goroutines.
 package pool

@@ -11,6 +11,8 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
+// The errors of the pool. Other errors of Submit and the like are those of [task.Queue.Put]:
+// [task.ErrFull], [task.ErrInvalid] and so on.
 var (
 	// ErrShutdown is returned by a Submit after Shutdown. It is also the context cause when
 	// Shutdown cancels handlers.
@@ -34,71 +36,17 @@ var (
 	// ErrSnoozed marks errors of [Snooze], [HoldKey] and [Repeat], as [errors.Is] reports: nothing
 	// has failed.
 	ErrSnoozed = errors.New("pool: snoozed")
-
-	// ErrInvalid is returned when an argument or an option makes no sense. The error names it,
-	// with the limit. It is task.ErrInvalid.
-	ErrInvalid = task.ErrInvalid
 )
-
-// Errors re-exported from fairq and task.
-var (
-	// ErrFull is returned when there is no room for a task, and by Do when it was dropped. If the
-	// key may queue no more tasks, it is also an ErrKeyFull. A task that is refused gets a
-	// [*FullError], which may be wrapped.
-	ErrFull    = fairq.ErrFull
-	ErrKeyFull = fairq.ErrKeyFull
-
-	// ErrWeight is returned when Options.Weight returns a weight that is out of range.
-	ErrWeight = fairq.ErrWeight
-
-	// ErrCost is returned when PutOptions.Cost is out of range.
-	ErrCost = fairq.ErrCost
-
-	// ErrPanic is returned when a function of the queue's options panics, such as Weight. It is
-	// also the error of a task whose handler panics. The error is a [*PanicError].
-	ErrPanic = task.ErrPanic
-
-	// ErrDuplicate is returned when there is a task with this PutOptions.UniqueKey.
-	ErrDuplicate = task.ErrDuplicate
-
-	// ErrReplace is returned when the task with this PutOptions.UniqueKey cannot be replaced.
-	ErrReplace = task.ErrReplace
-
-	// ErrGroupCancelled is returned when a task is put into a cancelled group.
-	ErrGroupCancelled = task.ErrGroupCancelled
-
-	// ErrClosed and ErrDropped are returned when the queue, which is not the pool's own, has been
-	// closed or dropped.
-	ErrClosed  = task.ErrClosed
-	ErrDropped = task.ErrDropped
-
-	// ErrDeleted is returned by Do when the task was deleted, truncated, evicted or
-	// cancelled with its group, and ErrExpired when its time was over before it was done.
-	ErrDeleted = task.ErrDeleted
-	ErrExpired = task.ErrExpired
-
-	// ErrLeaseLost is the context cause when the task of a handler was given to another worker, or
-	// deleted.
-	ErrLeaseLost = task.ErrLeaseLost
-)
-
-// FullError says how full the queue was. [errors.Is] reports it as [ErrFull], and if PerKey is
-// true as [ErrKeyFull] too.
-type FullError = fairq.FullError
 
 type invalidError struct{ err error }
 
 func (e *invalidError) Error() string   { return "pool: invalid: " + e.err.Error() }
-func (e *invalidError) Unwrap() []error { return []error{ErrInvalid, e.err} }
+func (e *invalidError) Unwrap() []error { return []error{task.ErrInvalid, e.err} }
 
 func invalid(format string, a ...any) error { return &invalidError{fmt.Errorf(format, a...)} }
 
-// PanicError names the function that panicked, with its stack. [errors.Is] reports it as
-// [ErrPanic], and as the error with which it panicked, if any.
-type PanicError = task.PanicError
-
-func newPanicError(function string, value any) *PanicError {
-	return &PanicError{Func: function, Value: value, Stack: debug.Stack()}
+func newPanicError(function string, value any) *task.PanicError {
+	return &task.PanicError{Func: function, Value: value, Stack: debug.Stack()}
 }
 
 type permanentError struct{ err error }
@@ -188,8 +136,8 @@ func isOver(err error) bool {
 		errors.Is(err, fairq.ErrClosed)
 }
 
-// safeError returns err, or a [*PanicError] if its method Error, Unwrap, Is or As panics, as with
-// a nil pointer in an error. Later calls of these methods could not handle a panic.
+// safeError returns err, or a [*task.PanicError] if its method Error, Unwrap, Is or As panics, as
+// with a nil pointer in an error. Later calls of these methods could not handle a panic.
 func safeError(err error) (is error) {
 	if err == nil {
 		return nil

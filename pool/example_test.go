@@ -80,7 +80,7 @@ func ExampleNewWorkers() {
 	w := pool.NewWorkers(requests, func(_ context.Context, r request) error {
 		fmt.Println(r.tenant, r.path)
 		return nil
-	}, &pool.Options[request]{Workers: 1})
+	}, &pool.WorkersOptions[request]{Workers: 1})
 	_ = w.Wait(context.Background())
 
 	_ = w.Shutdown(context.Background())
@@ -118,22 +118,23 @@ func ExampleMux() {
 		fmt.Println(t.Kind, t.Payload)
 		return nil
 	}
-	mux := pool.Mux[string]{"charge": say, "receipt": say}
-	p := pool.Func(mux.Handle, &pool.Options[string]{Workers: 1, Kinds: []string{"charge"}})
+	mux := pool.Mux[string]{"charge": say}
+	p := pool.Func(mux.Handle, &pool.Options[string]{Workers: 1, Kinds: mux.Kinds()})
 	put := func(kind, payload string) {
-		_, _ = p.Put(ctx, "alice", payload, pool.PutOptions{Kind: kind, UniqueKey: kind + " " + payload})
+		_, _ = p.Put(ctx, "alice", payload, pool.PutOptions{PutOptions: task.PutOptions{
+			Kind: kind, UniqueKey: kind + " " + payload,
+		}})
 	}
 	put("receipt", "for the book")
 	put("charge", "for the book")
 	put("charge", "for the pen")
 	_ = p.Queue("").Wait(ctx, "charge for the pen")
-
-	p.SetKinds(mux.Kinds()) // now all
-	_ = p.StopAndWait(ctx)
+	_ = p.Shutdown(ctx)
+	fmt.Println("left:", p.Leftovers()[0].Task.Kind)
 	// Output:
 	// charge for the book
 	// charge for the pen
-	// receipt for the book
+	// left: receipt
 }
 
 // A handler waits for tasks of the same pool, though there is only one worker.
@@ -169,7 +170,9 @@ func ExamplePool_Put_cancel() {
 		return ctx.Err()
 	}, nil)
 	unique := rand.Text()
-	id, err := p.Put(ctx, "alice", "report", pool.PutOptions{UniqueKey: unique})
+	id, err := p.Put(ctx, "alice", "report", pool.PutOptions{PutOptions: task.PutOptions{
+		UniqueKey: unique,
+	}})
 	if err == nil {
 		err = p.Queue("").Wait(ctx, unique)
 	}

@@ -178,3 +178,12 @@ func openQueue[V any](t *testing.T, options *task.Options[V]) *task.Queue[V] {
 	t.Cleanup(func() { require.NoError(t, q.Close(context.Background())) })
 	return q
 }
+
+// on returns an Observer of one kind of event.
+func on(kind pool.EventKind, f func(pool.Event[int])) pool.Observer[int] {
+	return func(_ context.Context, e pool.Event[int]) {
+		if e.Kind == kind {
+			f(e)
+		}
+	}
+}

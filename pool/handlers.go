@@ -127,7 +127,7 @@ func Every(d time.Duration) func(put, now time.Time) time.Time {
 // The task keeps its key, kind, priority, unique key, metadata, deadline and limit of attempts,
 // and the rest of its time to live. If the other queue is full the handler waits for room, which
 // slows this pool too. If the pool itself drains the other queue, the handler fails instead, with
-// an [ErrFull].
+// an [task.ErrFull].
 func Transit[V any](next *task.Queue[V]) Handler[*task.Task[V]] {
 	return func(ctx context.Context, t *task.Task[V]) error {
 		info := t.Info()
@@ -144,29 +144,28 @@ func Forward[V any](next *task.Queue[V]) Sink[V] {
 		if letter.Reason == ReasonFailed || letter.Reason == ReasonDeadline {
 			options.Deadline, options.TTL, options.Delay = time.Time{}, 0, 0
 		}
-		return putWait(ctx, next, letter.Task.Key, letter.Payload, options)
+		return putWait(ctx, next, letter.Task.Key, letter.Payload, options.PutOptions)
 	}
 }
 
 // putWait puts a task into another queue. It waits for room, unless the context belongs to a pool
 // that drains that queue: then it could wait for itself.
 func putWait[V any](ctx context.Context, next *task.Queue[V], key string, payload V,
-	options PutOptions,
+	options task.PutOptions,
 ) error {
 	put := next.PutWait
 	if ws := setOf(ctx); ws != nil && ws.source.drains(next) {
 		put = next.Put
 	}
-	_, err := put(ctx, key, payload, options.Task())
+	_, err := put(ctx, key, payload, options)
 	return err
 }
 
 // resubmitOptions returns the options to put a task again now.
-func resubmitOptions(i *task.Info, now time.Time) PutOptions {
-	p := PutOptions{
+func resubmitOptions(i *task.Info, now time.Time) task.PutOptions {
+	p := task.PutOptions{
 		Priority: i.Priority, Cost: i.Cost, Kind: i.Kind, UniqueKey: i.UniqueKey, TTR: i.TTR,
-		MaxAttempts: i.MaxAttempts,
-		Deadline:    i.Deadline, Metadata: i.Metadata,
+		MaxAttempts: i.MaxAttempts, Deadline: i.Deadline, Metadata: i.Metadata,
 	}
 	if i.State == task.Delayed {
 		p.Delay = max(i.Until.Sub(now), 0)

@@ -71,9 +71,9 @@ func TestPanics(t *testing.T) {
 					return
 				}
 				require.Equal(t, uint64(3), s.Panics)
-				var panicked *pool.PanicError
+				var panicked *task.PanicError
 				require.ErrorAs(t, err, &panicked)
-				require.ErrorIs(t, err, pool.ErrPanic)
+				require.ErrorIs(t, err, task.ErrPanic)
 				require.Contains(t, string(panicked.Stack), "panicHere")
 				switch name {
 				case "error":
@@ -107,9 +107,9 @@ func TestPanicsOfItems(t *testing.T) {
 				return ctx.Err()
 			}
 			return errNo
-		}, &pool.Options[int]{
+		}, &pool.WorkersOptions[int]{
 			Workers: 1, DeadLetters: box.sink, Logger: quiet,
-			Policy: pool.Policy{Timeout: time.Second},
+			Timeout: time.Second,
 		})
 		for n := range 5 {
 			require.NoError(t, q.Push(n))
@@ -122,7 +122,7 @@ func TestPanicsOfItems(t *testing.T) {
 			require.Equal(t, 1, l.Attempts)
 			switch i + 1 {
 			case 1:
-				require.ErrorAs(t, l.Err, new(*pool.PanicError))
+				require.ErrorAs(t, l.Err, new(*task.PanicError))
 				require.ErrorIs(t, l.Err, errNo)
 			case 2:
 				require.EqualError(t, l.Err, "pool: handler called runtime.Goexit")
@@ -143,27 +143,27 @@ func TestPanicsOfItems(t *testing.T) {
 func TestMux(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		mux := pool.Mux[int]{"write": nothing, "read": nothing, "audit": nothing}
-		require.Equal(t, []string{"audit", "read", "write"}, mux.Kinds())
-		p := openFunc(t, mux.Handle, pool.Options[int]{Workers: 2, Kinds: []string{"none yet"}})
 		kinds := mux.Kinds()
-		p.SetKinds(kinds)
-		kinds[0] = "other" // the pool has a copy, even when it makes its filter again
-		require.NoError(t, p.SetLimits(nil))
+		require.Equal(t, []string{"audit", "read", "write"}, kinds)
+		p := openFunc(t, mux.Handle, pool.Options[int]{Workers: 2, Kinds: kinds})
+		kinds[0] = "other" // the pool has a copy
 		for range 2 {
-			_, err := p.Put(ctx, "a", 1, pool.PutOptions{Kind: "audit"})
+			_, err := p.Put(ctx, "a", 1, pool.PutOptions{PutOptions: task.PutOptions{Kind: "audit"}})
 			require.NoError(t, err)
 			synctest.Wait()
 		}
-		_, err := p.Put(ctx, "a", 1, pool.PutOptions{Kind: "other", UniqueKey: "x"})
+		_, err := p.Put(ctx, "a", 1, pool.PutOptions{PutOptions: task.PutOptions{
+			Kind: "other", UniqueKey: "x",
+		}})
 		require.NoError(t, err)
 		synctest.Wait()
 		require.EqualValues(t, 2, p.Stats().Started)
-		p.SetKinds(nil)
-		require.EqualError(t, p.Queue("").Wait(ctx, "x"),
+		p.Pause()
+		tk, err := p.Queue("").Find(ctx, "x")
+		require.NoError(t, err)
+		require.EqualError(t, pool.Mux[int]{}.Handle(ctx, tk),
 			`pool: invalid: there is no handler for kind "other"`)
-		synctest.Wait()
-		require.Equal(t, [2]uint64{1, 0}, [2]uint64{p.Stats().Failed, p.Stats().Retried})
-		end(t, ctx, p)
+		require.ErrorIs(t, p.Shutdown(ctx), pool.ErrShutdown)
 	})
 }
 
@@ -179,7 +179,9 @@ func TestTransit(t *testing.T) {
 		}, pool.Options[int]{Workers: 1})
 		first := openFunc(t, pool.Transit(next),
 			pool.Options[int]{Workers: 1, Queue: task.Options[int]{Capacity: 2}, WhenFull: pool.Reject})
-		options := pool.PutOptions{Kind: "mail", Priority: 3, MaxAttempts: 4}
+		options := pool.PutOptions{PutOptions: task.PutOptions{
+			Kind: "mail", Priority: 3, MaxAttempts: 4,
+		}}
 		put := 0
 		for range 10 {
 			if _, err := first.Put(ctx, "alice", put, options); err == nil {
@@ -241,7 +243,7 @@ func TestParallel(t *testing.T) {
 		require.Equal(t, time.Minute+time.Hour, time.Since(begin))
 		require.ErrorIs(t, err, errNo)
 		require.ErrorIs(t, err, errOther)
-		var panicked *pool.PanicError
+		var panicked *task.PanicError
 		require.ErrorAs(t, err, &panicked)
 		require.Equal(t, "boo", panicked.Value)
 		require.Contains(t, string(panicked.Stack), "panicHere")

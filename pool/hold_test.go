@@ -90,7 +90,7 @@ func TestHoldKeyCounts(t *testing.T) {
 	wraps := func(err error) error { return fmt.Errorf("step: %w", err) }
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		begin := time.Now()
-		var observed []bool
+		var observed []pool.EventKind
 		var log []string
 		p := openFunc(t, func(_ context.Context, tk *task.Task[int]) error {
 			log = append(log, fmt.Sprint(tk.Payload, " ", tk.Attempts, " ", time.Since(begin)))
@@ -104,11 +104,12 @@ func TestHoldKeyCounts(t *testing.T) {
 			}
 		}, pool.Options[int]{
 			Workers: 1, Policy: pool.Policy{MaxAttempts: 3},
-			Observer: pool.Observer[int]{Retried: func(
-				_ context.Context, _ string, _ *task.Task[int], _, _ time.Duration, err error,
-			) {
-				observed = append(observed, errors.Is(err, pool.ErrSnoozed))
-			}},
+			Observer: func(_ context.Context, e pool.Event[int]) {
+				if e.Kind == pool.EventSnoozed || e.Kind == pool.EventRetried {
+					require.Equal(t, e.Kind == pool.EventSnoozed, errors.Is(e.Err, pool.ErrSnoozed))
+					observed = append(observed, e.Kind)
+				}
+			},
 		})
 		for i := range 2 {
 			require.NoError(t, p.Submit(ctx, "a", i))
@@ -117,7 +118,8 @@ func TestHoldKeyCounts(t *testing.T) {
 		require.Equal(t, []string{"0 1 0s", "0 1 1m0s", "0 2 2m0s", "0 3 3m0s", "1 1 3m0s"}, log)
 		s := p.Stats()
 		require.Equal(t, [3]uint64{1, 2, 1}, [3]uint64{s.Snoozed, s.Retried, s.Failed})
-		require.Equal(t, []bool{true, false, false}, observed)
+		require.Equal(t,
+			[]pool.EventKind{pool.EventSnoozed, pool.EventRetried, pool.EventRetried}, observed)
 		end(t, ctx, p)
 	})
 }
@@ -293,7 +295,7 @@ func TestInOrderWithoutOrder(t *testing.T) {
 			err := p.Do(ctx, "a", 1, pool.PutOptions{})
 			require.Equal(t, !o.KeepPlace, err != nil)
 			if err != nil {
-				require.ErrorIs(t, err, pool.ErrInvalid)
+				require.ErrorIs(t, err, task.ErrInvalid)
 				require.ErrorContains(t, err, "ForTask: Policy.InOrder is true")
 			}
 			require.Equal(t, uint64(1), p.Stats().Started)
@@ -311,7 +313,7 @@ func TestRepeatPanics(t *testing.T) {
 			func(context.Context, *task.Task[int]) error { runs++; return nil }), pool.Options[int]{})
 		err := p.Do(ctx, "a", 1, pool.PutOptions{})
 		require.ErrorIs(t, err, errNo)
-		require.ErrorAs(t, err, new(*pool.PanicError))
+		require.ErrorAs(t, err, new(*task.PanicError))
 		require.Equal(t, 1, runs)
 		end(t, ctx, p)
 	})
@@ -327,7 +329,7 @@ func TestRepeatWithoutDeadline(t *testing.T) {
 				Workers: 1, DeadlineAfter: time.Minute, Queue: task.Options[int]{TTL: time.Second},
 			})
 		for i, ttl := range []time.Duration{0, -1, time.Hour} {
-			_, err := p.Put(ctx, "a", i, pool.PutOptions{TTL: ttl})
+			_, err := p.Put(ctx, "a", i, pool.PutOptions{PutOptions: task.PutOptions{TTL: ttl}})
 			require.NoError(t, err)
 		}
 		time.Sleep(5*time.Hour + time.Minute)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"reflect"
 	"runtime"
 	"testing"
 	"testing/synctest"
@@ -39,16 +38,9 @@ func (exitingLog) Handle(context.Context, slog.Record) error {
 	return nil
 }
 
-// brokenObserver returns an Observer whose functions all call f, future ones included.
-func brokenObserver(f func(name string)) (o pool.Observer[int]) {
-	v := reflect.ValueOf(&o).Elem()
-	for i := range v.NumField() {
-		v.Field(i).Set(reflect.MakeFunc(v.Field(i).Type(), func([]reflect.Value) []reflect.Value {
-			f(v.Type().Field(i).Name)
-			return nil
-		}))
-	}
-	return o
+// brokenObserver returns an Observer that calls f with each kind of event.
+func brokenObserver(f func(name string)) pool.Observer[int] {
+	return func(_ context.Context, e pool.Event[int]) { f(e.Kind.String()) }
 }
 
 // fails is a handler of tasks and items; it succeeds with 0.
@@ -89,8 +81,8 @@ func forHooks(t *testing.T, hooks []string,
 // TestAccounting has the other functions.
 func TestHooksThatFail(t *testing.T) {
 	hooks := []string{
-		"Scaled", "Started", "Succeeded", "Failed", "Retried", "Expired", "Log",
-		"DeadLetter", "DeadLetters", "ForTask",
+		"scaled", "started", "succeeded", "failed", "retried", "expired", "dead letter", "Log",
+		"DeadLetters", "ForTask",
 	}
 	forHooks(t, hooks, func(t *testing.T, ctx context.Context, hook string, exits bool,
 		call func(string),
@@ -115,7 +107,9 @@ func TestHooksThatFail(t *testing.T) {
 			require.NoError(t, p.Submit(ctx, "a", i))
 		}
 		_, err := p.Put(ctx, "a", 0,
-			pool.PutOptions{Delay: time.Hour, Deadline: time.Now().Add(time.Minute)})
+			pool.PutOptions{PutOptions: task.PutOptions{
+				Delay: time.Hour, Deadline: time.Now().Add(time.Minute),
+			}})
 		require.NoError(t, err)
 		time.Sleep(2 * time.Minute)
 		wait(t, p)
@@ -136,13 +130,13 @@ func TestHooksThatFail(t *testing.T) {
 
 // TestHooksOfItemsThatFail is TestHooksThatFail for a FairQueue: a failed item has its letter.
 func TestHooksOfItemsThatFail(t *testing.T) {
-	hooks := []string{"Scaled", "Started", "Succeeded", "Failed", "DeadLetter", "DeadLetters", "Log"}
+	hooks := []string{"scaled", "started", "succeeded", "failed", "dead letter", "DeadLetters", "Log"}
 	forHooks(t, hooks, func(t *testing.T, ctx context.Context, hook string, exits bool,
 		call func(string),
 	) {
 		var box mailbox[int]
 		q := fairq.New(func(int) int { return 0 }, nil)
-		o := pool.Options[int]{
+		o := pool.WorkersOptions[int]{
 			Workers: 1, Logger: quiet, Observer: brokenObserver(call),
 			DeadLetters: func(ctx context.Context, l *pool.DeadLetter[int]) error {
 				call("DeadLetters")
@@ -159,7 +153,7 @@ func TestHooksOfItemsThatFail(t *testing.T) {
 		require.NoError(t, w.Wait(ctx))
 		require.NoError(t, w.Shutdown(ctx))
 		failed := 2
-		if hook == "Started" && exits {
+		if hook == "started" && exits {
 			failed = 3
 		}
 		require.Equal(t, [2]int{3 - failed, failed},

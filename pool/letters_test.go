@@ -43,11 +43,7 @@ func testLettersAtShutdown(t *testing.T, ctx context.Context, way string, takes 
 			time.Sleep(takes)
 			return nil
 		},
-		Observer: pool.Observer[int]{DeadLetter: func(_ context.Context, _ *pool.DeadLetter[int],
-			err error,
-		) {
-			told = append(told, err)
-		}},
+		Observer: on(pool.EventDeadLetter, func(e pool.Event[int]) { told = append(told, e.Err) }),
 	}
 	open := func() *pool.Pool[int] {
 		return openFunc(t, func(context.Context, *task.Task[int]) error { return pool.Permanent(errNo) },
@@ -119,8 +115,7 @@ func TestSubmitToOwnFullPool(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		var p *pool.Pool[int]
 		ways := map[string]func(ctx context.Context) error{
-			"Submit":        func(ctx context.Context) error { return p.Submit(ctx, "a", 0) },
-			"other context": func(context.Context) error { return p.Submit(context.Background(), "a", 0) },
+			"Submit": func(ctx context.Context) error { return p.Submit(ctx, "a", 0) },
 			"other goroutine": func(ctx context.Context) error {
 				result := make(chan error)
 				go func() { result <- p.Submit(ctx, "a", 0) }()
@@ -166,7 +161,7 @@ func TestSubmitToOwnFullPool(t *testing.T) {
 		synctest.Wait()
 		require.Len(t, got, 2*len(ways))
 		for name, err := range got {
-			require.ErrorIs(t, err, pool.ErrFull, name)
+			require.ErrorIs(t, err, task.ErrFull, name)
 		}
 	})
 }

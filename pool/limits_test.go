@@ -12,15 +12,17 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// TestUrgentWorkHasHeadRoom is the example in the documentation of Limit.
+// TestUrgentWorkHasHeadRoom is the example in the documentation of Options.Filter.
 func TestUrgentWorkHasHeadRoom(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		g := newGate()
 		p := openFunc(t, g.handle,
-			pool.Options[int]{Workers: 10, Limits: []pool.Limit{{Priority: 1, Running: 8}}})
+			pool.Options[int]{Workers: 10, Filter: below(8)})
 		put := func(n, priority int) {
 			for range n {
-				_, err := p.Put(ctx, "a", priority, pool.PutOptions{Priority: priority})
+				_, err := p.Put(ctx, "a", priority, pool.PutOptions{PutOptions: task.PutOptions{
+					Priority: priority,
+				}})
 				require.NoError(t, err)
 			}
 			synctest.Wait()
@@ -38,50 +40,50 @@ func TestUrgentWorkHasHeadRoom(t *testing.T) {
 	})
 }
 
-// TestLimitsWithYield has a handler that gives its place back: it does not count then.
-func TestLimitsWithYield(t *testing.T) {
+// TestFilterWithYield has a handler that gives its place back: it does not count then.
+func TestFilterWithYield(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		var q *pool.Pool[int]
-		options := pool.PutOptions{Priority: 1}
+		options := pool.PutOptions{PutOptions: task.PutOptions{Priority: 1}}
 		q = openFunc(t, func(ctx context.Context, tk *task.Task[int]) error {
 			if tk.Payload > 0 {
 				return q.Do(ctx, "a", tk.Payload-1, options)
 			}
 			time.Sleep(time.Second)
 			return nil
-		}, pool.Options[int]{Workers: 3, Limits: []pool.Limit{{Priority: 1, Running: 1}}})
+		}, pool.Options[int]{Workers: 3, Filter: below(1)})
 		require.NoError(t, q.Do(ctx, "a", 5, options))
 		end(t, ctx, q)
 	})
 }
 
-func TestLimitErrors(t *testing.T) {
-	p := openFunc(t, func(context.Context, *task.Task[int]) error { return nil },
-		pool.Options[int]{Workers: 1})
-	for want, limits := range map[string][]pool.Limit{
-		"Priority is -1; the limits are 0 and 99": {{Priority: -1}},
-		"Priority is 100; the limits are 0 and 99": {
-			{Priority: 1, Running: 1}, {Priority: 100},
-		},
-		"Running of priority 1 is -1; the limits are 0 and 1048576": {{Priority: 1, Running: -1}},
-		"Running of priority 1 is 1048577; the limits are 0 and 1048576": {
-			{Priority: 1, Running: 1048577},
-		},
-		"priority 1 has two limits, 2 and 3": {
-			{Priority: 1, Running: 2}, {Priority: 1, Running: 3},
-		},
-		"Running of priority 5 is 4; the limit is 3, that of the more urgent priority 2": {
-			{Priority: 5, Running: 4}, {Priority: 2, Running: 3},
-		},
-		"Running of priority 9 is 1048576; the limit is 1048575, that of the more urgent priority 0": {
-			{Running: 1048575}, {Priority: 9, Running: 1048576},
-		},
-	} {
-		err := p.SetLimits(limits)
-		require.ErrorIs(t, err, pool.ErrInvalid)
-		require.EqualError(t, err, "pool: invalid: SetLimits: "+want)
-		require.EqualError(t, pool.Options[int]{Limits: limits}.Validate(),
-			"pool: invalid: Options.Limits: "+want)
+// below lets tasks that are not urgent start only while fewer than n handlers run.
+func below(n int) func(int) task.Filter {
+	return func(running int) (f task.Filter) {
+		if running >= n {
+			f.MaxPriority = new(0)
+		}
+		return f
 	}
-	end(t, t.Context(), p)
+}
+
+// A filter that panics is logged, and the last one stays.
+func TestFilterThatPanics(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		broken := false
+		p := openFunc(t, nothing, pool.Options[int]{Workers: 1, Filter: func(int) task.Filter {
+			if broken {
+				panic("broken")
+			}
+			broken = true
+			return task.Filter{Kinds: []string{"x"}}
+		}})
+		for _, kind := range []string{"y", "x"} {
+			_, err := p.Put(ctx, "a", 0, pool.PutOptions{PutOptions: task.PutOptions{Kind: kind}})
+			require.NoError(t, err)
+		}
+		synctest.Wait()
+		require.EqualValues(t, 1, p.Stats().Succeeded)
+		requireLeft(t, p, p.Shutdown(ctx), 1)
+	})
 }

@@ -87,7 +87,7 @@ func (n *nestedCalls) enter(call *nestedCall) error {
 		add(c, 1)
 	}
 	if held[call.unique] > 0 && !call.replaces {
-		call.unique = holding{} // Put will return an ErrDuplicate
+		call.unique = holding{} // Put will return a task.ErrDuplicate
 	}
 	for before := -1; before != len(left); {
 		before = len(left)

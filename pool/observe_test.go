@@ -27,10 +27,24 @@ type observed struct {
 }
 
 // say adds a line, with the ID, payload and attempts of a task.
-func (o *observed) say(ctx context.Context, what, class string, t *task.Task[int], more ...any) {
+func (o *observed) say(ctx context.Context, e pool.Event[int]) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	words := append([]any{what, class, t.ID, t.Payload, t.Attempts}, more...)
+	words := []any{e.Kind, e.Class}
+	switch t := e.Task; {
+	case e.Letter != nil:
+		words = append(words, e.Letter.Task.ID, e.Letter.Payload, e.Letter.Attempts, e.Letter.Reason)
+	case t == nil:
+		words = append(words, e.Workers)
+	default:
+		words = append(words, t.ID, t.Payload, t.Attempts, e.Took)
+	}
+	if e.Delay > 0 {
+		words = append(words, e.Delay)
+	}
+	if e.Err != nil {
+		words = append(words, e.Err)
+	}
 	if ctx.Value(caller{}) != nil {
 		words = append(words, "to the caller")
 	}
@@ -40,43 +54,7 @@ func (o *observed) say(ctx context.Context, what, class string, t *task.Task[int
 	o.lines = append(o.lines, strings.TrimSuffix(fmt.Sprintln(words...), "\n"))
 }
 
-func (o *observed) observer() pool.Observer[int] {
-	type tk = *task.Task[int]
-	type span = time.Duration
-	none := &task.Task[int]{}
-	return pool.Observer[int]{
-		Offered: func(ctx context.Context, c string, t tk) { o.say(ctx, "offered", c, t) },
-		Refused: func(ctx context.Context, c string, t tk, err error) {
-			o.say(ctx, "refused", c, t, err)
-		},
-		Started: func(ctx context.Context, c string, t tk, waited span) {
-			o.say(ctx, "started", c, t, waited)
-		},
-		Succeeded: func(ctx context.Context, c string, t tk, ran span) {
-			o.say(ctx, "succeeded", c, t, ran)
-		},
-		Retried: func(ctx context.Context, c string, t tk, ran, delay span, err error) {
-			o.say(ctx, "retried", c, t, ran, delay, err)
-		},
-		Failed: func(ctx context.Context, c string, t tk, ran span, err error) {
-			o.say(ctx, "failed", c, t, ran, err)
-		},
-		Cancelled: func(ctx context.Context, c string, t tk, ran span, err error) {
-			o.say(ctx, "cancelled", c, t, ran, err)
-		},
-		Lost: func(ctx context.Context, c string, t tk, ran span, err error) {
-			o.say(ctx, "lost", c, t, ran, err)
-		},
-		Dropped: func(ctx context.Context, c string, t tk) { o.say(ctx, "dropped", c, t) },
-		Expired: func(ctx context.Context, c string, t tk) { o.say(ctx, "expired", c, t) },
-		DeadLetter: func(ctx context.Context, l *pool.DeadLetter[int], err error) {
-			o.say(ctx, "letter", l.Class, task.NewTask(l.Task, l.Payload), l.Reason, err)
-		},
-		Scaled: func(from, to int) { o.say(context.Background(), "scaled", "", none, from, to) },
-	}
-}
-
-// TestObserver has a task for each function of an observer. TestAccounting compares the number of
+// TestObserver has a task for each kind of event. TestAccounting compares the number of
 // calls with Stats.
 func TestObserver(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
@@ -105,7 +83,7 @@ func TestObserver(t *testing.T) {
 				MaxAttempts: 2,
 				Backoff:     pool.Backoff{Base: time.Minute, Max: time.Minute},
 			},
-			Observer:    o.observer(),
+			Observer:    o.say,
 			DeadLetters: func(context.Context, *pool.DeadLetter[int]) error { return nil },
 		})
 		put := func(n int, options pool.PutOptions) {
@@ -121,35 +99,35 @@ func TestObserver(t *testing.T) {
 		require.NoError(t, p.Queue("x").Delete(ctx, 4))
 		wait(t, p)
 		p.Pause()
-		put(5, pool.PutOptions{Deadline: time.Now().Add(time.Minute)})
+		put(5, pool.PutOptions{PutOptions: task.PutOptions{Deadline: time.Now().Add(time.Minute)}})
 		put(6, pool.PutOptions{})
 		_, err := p.TrySubmit(ctx, "a", 7, pool.PutOptions{})
-		require.ErrorIs(t, err, pool.ErrFull)
+		require.ErrorIs(t, err, task.ErrFull)
 		wait(t, p)
 		require.Equal(t, []string{
-			"offered x 0 0 0 to the caller", "scaled  0 0 0 0 1", "started x 1 0 1 0s",
+			"offered x 0 0 0 0s to the caller", "scaled  1", "started x 1 0 1 0s",
 			"succeeded x 1 0 1 10s",
-			"offered x 0 1 0 to the caller", "started x 2 1 1 0s", "retried x 2 1 1 10s 1m0s no",
-			"started x 2 1 2 0s", "letter x 2 1 2 failed <nil>", "failed x 2 1 2 10s no",
-			"offered x 0 2 0 to the caller", "started x 3 2 1 0s",
-			"retried x 3 2 1 10s 1m0s pool: to be done in 1m0s", "started x 3 2 1 0s",
+			"offered x 0 1 0 0s to the caller", "started x 2 1 1 0s", "retried x 2 1 1 10s 1m0s no",
+			"started x 2 1 2 0s", "dead letter x 2 1 2 failed", "failed x 2 1 2 10s no",
+			"offered x 0 2 0 0s to the caller", "started x 3 2 1 0s",
+			"snoozed x 3 2 1 10s 1m0s pool: to be done in 1m0s", "started x 3 2 1 0s",
 			"succeeded x 3 2 1 10s",
-			"offered y 0 3 0 to the caller", "started y 1 3 1 0s",
+			"offered y 0 3 0 0s to the caller", "started y 1 3 1 0s",
 			"lost y 1 3 1 20s task: lease lost", "started y 1 3 2 5s", "succeeded y 1 3 2 10s",
-			"offered x 0 4 0 to the caller", "started x 4 4 1 0s",
+			"offered x 0 4 0 0s to the caller", "started x 4 4 1 0s",
 			"cancelled x 4 4 1 12s task: lease lost",
-			"offered x 0 5 0 to the caller",
-			"offered x 0 6 0 to the caller", "letter x 0 6 0 overflow <nil>",
-			"dropped x 0 6 0 to the caller",
-			"offered x 0 7 0 to the caller",
-			"refused x 0 7 0 fairq: full: it holds 1, the limit is 1 to the caller",
-			"expired x 5 5 0", "letter x 5 5 0 deadline <nil>",
+			"offered x 0 5 0 0s to the caller",
+			"offered x 0 6 0 0s to the caller", "dead letter x 0 6 0 overflow",
+			"dropped x 0 6 0 0s to the caller",
+			"offered x 0 7 0 0s to the caller",
+			"refused x 0 7 0 0s fairq: full: it holds 1, the limit is 1 to the caller",
+			"expired x 5 5 0 0s", "dead letter x 5 5 0 deadline",
 		}, o.lines)
 		end(t, ctx, p)
 	})
 }
 
-// TestObserverOfItems is TestObserver with a FairQueue, which has fewer functions.
+// TestObserverOfItems is TestObserver with a FairQueue, which has fewer events.
 func TestObserverOfItems(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		var o observed
@@ -158,16 +136,15 @@ func TestObserverOfItems(t *testing.T) {
 		w := pool.NewWorkers(q, func(ctx context.Context, n int) error {
 			time.Sleep(time.Second)
 			return fails(ctx, n)
-		}, &pool.Options[int]{Workers: 1, Observer: o.observer(), Logger: slog.New(out)})
+		}, &pool.WorkersOptions[int]{Workers: 1, Observer: o.say, Logger: slog.New(out)})
 		for n := range 2 {
 			require.NoError(t, q.Push(n))
 		}
 		require.NoError(t, w.Wait(ctx))
 		require.NoError(t, w.Shutdown(ctx))
 		require.Equal(t, []string{
-			"scaled  0 0 0 0 1", "started  0 0 0 0s", "succeeded  0 0 0 1s", "started  0 1 0 0s",
-			"failed  0 1 0 1s no",
-			"scaled  0 0 0 1 0",
+			"scaled  1", "started  0 0 0 0s", "succeeded  0 0 0 1s", "started  0 1 0 0s",
+			"failed  0 1 0 1s no", "scaled  0",
 		}, o.lines)
 		require.Equal(t, []string{"pool: an item failed error=no"}, out.lines[slog.LevelWarn])
 		require.Empty(t, out.lines[slog.LevelInfo])

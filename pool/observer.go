@@ -3,6 +3,7 @@ package pool
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"runtime/debug"
 	"time"
@@ -10,46 +11,76 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// Observer has functions that a pool calls as things happen. The goroutine of the event calls
-// them, so they should be fast. nil functions cost nothing. If a function panics, the Logger logs
-// that, and the pool goes on. The class is [Class].Name, empty if the pool has no classes.
+// Observer gets the events of a pool as they happen, in their goroutines, so it should be fast.
+// Without an Observer no event is made, and no clock is read for it. If it panics, the Logger logs
+// that, and the pool goes on.
 //
-// Offered and Refused get the context of the call, and so does Dropped if its own Submit drops a
-// task. Started gets the parent of the handler's context. The others get a context that lasts as
-// long as the pool. The task is the handler's; it must not be changed or settled. Before it is in
-// the queue it has no ID. An item of a FairQueue has only the Payload.
-type Observer[V any] struct {
-	// Offered is called for each task of Submit, SubmitBatch, Do, TrySubmit or Put, unless its
-	// class is unknown. Refused is called after it, if that call returns an error for the task.
-	Offered func(ctx context.Context, class string, t *task.Task[V])
-	Refused func(ctx context.Context, class string, t *task.Task[V], err error)
+// An event of a call, such as EventOffered, comes with the context of that call, any other with a
+// context that lasts as long as the pool. An Observer that calls Submit, Wait or the like of this
+// pool must pass its context, by which the pool sees that the call must not wait.
+type Observer[V any] func(ctx context.Context, e Event[V])
 
-	// Started is called when a handler begins, with how long the task had been ready: 0 for an
-	// item of a FairQueue.
-	Started func(ctx context.Context, class string, t *task.Task[V], waited time.Duration)
+// Event is a thing that has happened to a task, or to the workers.
+type Event[V any] struct {
+	Kind  EventKind
+	Class string // the Class.Name; empty if the pool has no classes
 
-	// Each started attempt ends in one of these, unless Shutdown has interrupted it. Retried: the
-	// task has failed or was snoozed (then the error Is [ErrSnoozed]) and is retried after the
-	// delay. Failed: it has failed for good. Cancelled: it was deleted while it ran. Lost: it
-	// could not be settled for another reason, see Stats.
-	Succeeded func(ctx context.Context, class string, t *task.Task[V], ran time.Duration)
-	Retried   func(ctx context.Context, class string, t *task.Task[V], ran, delay time.Duration,
-		err error)
-	Failed    func(ctx context.Context, class string, t *task.Task[V], ran time.Duration, err error)
-	Cancelled func(ctx context.Context, class string, t *task.Task[V], ran time.Duration, err error)
-	Lost      func(ctx context.Context, class string, t *task.Task[V], ran time.Duration, err error)
+	// Task is the handler's, and must not be changed or settled; nil for EventScaled and
+	// EventDeadLetter. Before it is in the queue it has no ID. An item of a FairQueue has only the
+	// Payload.
+	Task *task.Task[V]
 
-	// Dropped is called for a task without room, Expired for a task whose time was over before it
-	// was done.
-	Dropped func(ctx context.Context, class string, t *task.Task[V])
-	Expired func(ctx context.Context, class string, t *task.Task[V])
+	// Took is how long the task had been ready, for an EventStarted of a task in a queue, and how
+	// long the handler ran, for the end of an attempt.
+	Took time.Duration
 
-	// DeadLetter is called for each letter that was handed to DeadLetters, with the error if it
-	// was not taken.
-	DeadLetter func(ctx context.Context, letter *DeadLetter[V], err error)
+	Delay   time.Duration  // of EventRetried and EventSnoozed: until the next attempt
+	Err     error          // the reason; of EventDeadLetter, why the sink has not taken it
+	Letter  *DeadLetter[V] // of EventDeadLetter
+	Workers int            // of EventScaled: how many there are now
+}
 
-	// Scaled is called when the number of workers has changed.
-	Scaled func(from, to int)
+// EventKind is the kind of an event. Each counter of [Stats] is the number of its events.
+type EventKind uint8
+
+// The kinds of events.
+const (
+	// EventOffered is each task of Submit, SubmitBatch, Do, TrySubmit or Put, unless its class is
+	// unknown. EventRefused comes after it, if that call returns an error for the task.
+	EventOffered EventKind = iota
+	EventRefused
+
+	EventStarted // a handler begins
+
+	// Each started attempt ends in one of these; see the counters of [Stats].
+	EventSucceeded
+	EventRetried
+	EventSnoozed
+	EventFailed
+	EventCancelled
+	EventLost
+	EventReturned
+
+	EventDropped    // a task without room
+	EventExpired    // a task whose time was over before it was done
+	EventDeadLetter // a letter was handed to DeadLetters
+	EventScaled     // the number of workers has changed
+
+	eventPanicked // only counted
+	eventKinds
+)
+
+var eventNames = [...]string{
+	"offered", "refused", "started", "succeeded", "retried", "snoozed", "failed", "cancelled", "lost",
+	"returned", "dropped", "expired", "dead letter", "scaled",
+}
+
+// String returns the kind in lower case.
+func (k EventKind) String() string {
+	if int(k) < len(eventNames) {
+		return eventNames[k]
+	}
+	return fmt.Sprintf("EventKind(%d)", uint8(k))
 }
 
 // logAttrs returns the attributes of a log line: the task, further attributes, and its error, with
@@ -65,34 +96,59 @@ func logAttrs[V any](class string, t *task.Task[V], err error, more ...any) (arg
 		args = append(args, "class", class)
 	}
 	args = append(append(args, more...), "error", err)
-	if panicked, ok := errors.AsType[*PanicError](err); ok {
+	if panicked, ok := errors.AsType[*task.PanicError](err); ok {
 		args = append(args, "stack", string(panicked.Stack))
 	}
 	return args
 }
 
-// needsTimes reports whether one of the functions gets a duration.
-func (o *Observer[V]) needsTimes() bool {
-	return o.Started != nil || o.Succeeded != nil || o.Retried != nil || o.Failed != nil ||
-		o.Cancelled != nil || o.Lost != nil
+// observe calls the Observer, if there is one. A panic in it must neither end the process nor
+// change the outcome of a task.
+func (p *Pool[V]) observe(ctx context.Context, event func() Event[V]) {
+	if p.observer != nil {
+		p.guard("the Observer", func() { p.observer(ctx, event()) })
+	}
 }
 
-// observe calls a function of the Observer. A panic in it must neither end the process nor change
-// the outcome of a task.
-func (ws *workerSet) observe(name string, call func()) {
+// guard calls a function of the user whose outcome nobody waits for.
+func (ws *workerSet) guard(name string, call func()) {
 	defer func() {
 		if v := recover(); v != nil {
-			ws.log.Error("pool: a function of the Observer panicked", "func", name, "panic", v, "stack",
-				string(debug.Stack()))
+			ws.log.Error("pool: "+name+" panicked", "panic", v, "stack", string(debug.Stack()))
 		}
 	}()
 	call()
 }
 
-// observeOutside is observe in a goroutine that need not be the pool's. It may submit, so that
-// Shutdown waits for it, or hand out expired tasks, so that Wait waits for it.
-func (ws *workerSet) observeOutside(name string, call func()) {
-	ws.runKnown(func() { ws.observe(name, call) })
+// happened counts and observes an event of an attempt.
+func (a *attempt[V]) happened(kind EventKind, took, delay time.Duration, err error) {
+	p := a.class.pool
+	a.counters()[kind].Add(1)
+	p.observe(p.storeCtx, func() Event[V] {
+		return Event[V]{
+			Kind: kind, Class: a.class.name, Task: &a.task, Took: took, Delay: delay, Err: err,
+		}
+	})
+}
+
+// ended is happened for the end of an attempt.
+func (a *attempt[V]) ended(kind EventKind, delay time.Duration, err error) {
+	a.happened(kind, a.extraOrZero().ran, delay, err)
+}
+
+// observeScaled observes a new number of workers.
+func (p *Pool[V]) observeScaled(workers int) {
+	p.observe(p.storeCtx, func() Event[V] { return Event[V]{Kind: EventScaled, Workers: workers} })
+}
+
+// observeTask counts and observes an event of a task that need not run.
+func (p *Pool[V]) observeTask(ctx context.Context, kind EventKind, class string, t *task.Task[V],
+	err error,
+) {
+	p.counts[kind].Add(1)
+	p.observe(p.inside(ctx), func() Event[V] {
+		return Event[V]{Kind: kind, Class: class, Task: t, Err: err}
+	})
 }
 
 // guardedHandler is a Logger's handler whose panics are dropped, because nothing could report

@@ -18,7 +18,7 @@ import (
 // Handler does a task. T is a *task.Task[V], or the item of a FairQueue. If it returns nil, the
 // task is done. If it returns an error, or panics, the task has failed: it is retried, unless that
 // was its last attempt. [Permanent], [RetryAfter], [Snooze] and [HoldKey] make errors that change
-// this. A panic is recorded as a [*PanicError]. An item of a FairQueue is not retried.
+// this. A panic is recorded as a [*task.PanicError]. An item of a FairQueue is not retried.
 type Handler[T any] func(ctx context.Context, t T) error
 
 // Options configure a pool. The zero value of each field is its default.
@@ -35,7 +35,7 @@ type Options[V any] struct {
 
 	// Policy is how each task runs. ForTask, if not nil, gets a task and this Policy, and returns
 	// the policy of the task. A task whose policy is InOrder in a queue that keeps no order fails for
-	// good, with an [ErrInvalid].
+	// good, with an [task.ErrInvalid].
 	Policy  Policy
 	ForTask func(t *task.Task[V], p Policy) Policy
 
@@ -55,13 +55,12 @@ type Options[V any] struct {
 	Queue task.Options[V]
 
 	// CostUnit, if not 0, lets keys share the workers' time instead of the number of tasks. The
-	// pool measures how long each attempt runs, and reports that to the queue in this unit,
-	// rounded up, by [task.Queue.ReportCost] or [fairq.FairQueue.ReportCost]. A queue that is not
-	// the pool's own must have a PriorCost, or be a FairQueue with SettleCosts. A queue of the
-	// pool's own has by default a Quantum of one CostUnit, the worker time of a key of weight 1 in
-	// a round, and a PriorCost of ten quanta. So a tenth of a typical run time is a good CostUnit.
-	// A task submitted with a Cost of its own costs that, in the same unit. Time in [Yield] counts
-	// too.
+	// pool measures how long each attempt runs, and reports that to the queue in this unit, rounded
+	// up, by [task.Queue.ReportCost]. A queue that is not the pool's own must have a PriorCost. A
+	// queue of the pool's own has by default a Quantum of one CostUnit, the worker time of a key of
+	// weight 1 in a round, and a PriorCost of ten quanta. So a tenth of a typical run time is a
+	// good CostUnit. A task submitted with a Cost of its own costs that, in the same unit. Time in
+	// [Yield] counts too.
 	CostUnit time.Duration
 
 	// Classes are the queues of a pool that has several; see [Class].
@@ -72,8 +71,21 @@ type Options[V any] struct {
 	// any class has a task that it may take.
 	Strict bool
 
-	// Limits keep room for urgent tasks; see [Limit].
-	Limits []Limit
+	// Filter, if not nil, returns which tasks may start while a number of handlers run, not counting
+	// those in Yield. So it can keep workers free for urgent tasks:
+	//
+	//	Filter: func(running int) (f task.Filter) {
+	//		if running >= 8 { // of 10 workers
+	//			f.MaxPriority = new(0)
+	//		}
+	//		return f
+	//	},
+	//
+	// The pool calls it before each take, and takes go one by one, so it must be quick and not call
+	// the pool. Where running is 0, it must let tasks through, or none will start. If its result
+	// changes for another reason than running, call Resume, so that idle workers ask again. With it
+	// Kinds must be nil.
+	Filter func(running int) task.Filter
 
 	// Kinds are the kinds of tasks to take. nil means all; an empty list is an error.
 	Kinds []string
@@ -82,7 +94,7 @@ type Options[V any] struct {
 	// [task.MaxBatch], so that workers need not wait for a transaction. The pool takes twice as
 	// many tasks as it started during the last batch, and none if tasks run for long. It hands a
 	// task without a worker back after at most half a second. It prefetches only with one class,
-	// without Limits, and from a queue that is not in memory. 0 means 256, or Scale.Max if that is
+	// without a Filter, and from a queue that is not in memory. 0 means 256, or Scale.Max if that is
 	// more; a negative value means none.
 	Prefetch int
 
@@ -160,7 +172,7 @@ type WhenFull uint8
 // The policies.
 const (
 	Block   WhenFull = iota // Submit waits for room
-	Reject                  // Submit returns a *FullError
+	Reject                  // Submit returns a *task.FullError
 	DropNew                 // the task goes to DeadLetters
 )
 
@@ -175,18 +187,9 @@ type Class[V any] struct {
 	Capacity int
 }
 
-// Limit lets a task of this priority, or a less urgent one, start only while fewer than Running
-// tasks are running. In a pool with 10 workers, Limit{Priority: 1, Running: 8} keeps two for tasks
-// of priority 0. Running 0 means that such tasks never start; for priority 0 it must be at least
-// 1.
-type Limit struct {
-	Priority int
-	Running  int
-}
-
 // workerSettings are the options of a workerSet.
 type workerSettings struct {
-	onScaled     func(from, to int) // Observer.Scaled
+	onScaled     func(workers int) // calls the Observer
 	log          *slog.Logger
 	abandonAfter time.Duration
 	costUnit     time.Duration
@@ -248,9 +251,6 @@ func (o *Options[V]) complete() (*workerSettings, error) {
 				capacity, c.Capacity)
 		}
 	}
-	if err := validateLimits("Options.Limits", o.Limits); err != nil {
-		return nil, err
-	}
 	evicts := o.Queue.WhenFull >= fairq.EvictHeaviest
 	queue := o.Queue
 	if evicts {
@@ -297,22 +297,12 @@ func (o *Options[V]) complete() (*workerSettings, error) {
 	case o.DeadlineAfter > 0 && o.Delay >= o.DeadlineAfter:
 		return nil, invalid("Options.Delay is %v; it must be less than Options.DeadlineAfter, %v, or "+
 			"no task would ever be started", o.Delay, o.DeadlineAfter)
+	case o.Kinds != nil && o.Filter != nil:
+		return nil, invalid("Options.Kinds is set; it must be nil with Options.Filter, whose result " +
+			"has Kinds")
 	case o.Kinds != nil && len(o.Kinds) == 0:
 		return nil, invalid("Options.Kinds is empty; it must be nil, for all kinds, or name one, or " +
 			"no task would ever be started")
-	}
-	return o.completeCommon()
-}
-
-// completeForItems is complete for workers that drain a FairQueue.
-func (o *Options[V]) completeForItems() (*workerSettings, error) {
-	rest := *o
-	rest.Workers, rest.Scale, rest.Schedule, rest.Policy.Timeout = 0, Scale{}, Schedule{}, 0
-	rest.DeadLetters, rest.AbandonAfter, rest.Observer, rest.Logger, rest.CostUnit = nil, 0,
-		Observer[V]{}, nil, 0
-	if !reflect.ValueOf(rest).IsZero() {
-		return nil, invalid("Options for a FairQueue: only Workers, Scale, Schedule, Policy.Timeout, " +
-			"DeadLetters, AbandonAfter, CostUnit, Observer and Logger may be set")
 	}
 	return o.completeCommon()
 }
@@ -332,7 +322,7 @@ func (o *Options[V]) completeCommon() (*workerSettings, error) {
 	case o.AbandonAfter < 0:
 		return nil, invalid("Options.AbandonAfter is %v; it must be 0 or more", o.AbandonAfter)
 	case o.Policy.Timeout < 0:
-		return nil, invalid("Options.Policy.Timeout is %v; it must be 0 or more", o.Policy.Timeout)
+		return nil, invalid("the Timeout is %v; it must be 0 or more", o.Policy.Timeout)
 	}
 	if base.Min == 0 && base.Max == 0 {
 		base.Max = cmp.Or(o.Workers, runtime.GOMAXPROCS(0))
@@ -345,7 +335,7 @@ func (o *Options[V]) completeCommon() (*workerSettings, error) {
 		return nil, err
 	}
 	s := &workerSettings{
-		onScaled: o.Observer.Scaled, log: o.Logger, abandonAfter: cmp.Or(o.AbandonAfter, time.Second),
+		log: o.Logger, abandonAfter: cmp.Or(o.AbandonAfter, time.Second),
 		costUnit: o.CostUnit, base: base, ranges: slices.Clone(o.Schedule.Ranges),
 	}
 	if s.log == nil {

@@ -64,8 +64,8 @@ func TestOptionErrors(t *testing.T) {
 			"task would ever be started": {
 			Kinds: pool.Mux[int]{}.Kinds(),
 		},
-		"Options.Limits: Running of priority 0 is 0; the limits are 1 and 1048576": {
-			Limits: []pool.Limit{{}},
+		"Options.Kinds is set; it must be nil with Options.Filter, whose result has Kinds": {
+			Kinds: []string{"a"}, Filter: below(1),
 		},
 		`Options.Schedule: the scale of "08:00-12:00": Max is 0; the limits are 1 and ` +
 			`1048576, or Pause must be set`: {
@@ -148,14 +148,14 @@ func TestOptionErrors(t *testing.T) {
 		},
 		"Options.Scale: IdleTimeout is -1ns; it must be 0 or more": {Scale: pool.Scale{IdleTimeout: -1}},
 		"Options.AbandonAfter is -1ns; it must be 0 or more":       {AbandonAfter: -1},
-		"Options.Policy.Timeout is -1ns; it must be 0 or more":     {Policy: pool.Policy{Timeout: -1}},
+		"the Timeout is -1ns; it must be 0 or more":                {Policy: pool.Policy{Timeout: -1}},
 		"Options.Policy.Backoff.Max is 1s; it must be 0 or at least Base, which is 1m0s": {
 			Policy: pool.Policy{Backoff: pool.Backoff{Base: time.Minute, Max: time.Second}},
 		},
 	} {
 		want = "pool: invalid: " + want
 		err := o.Validate()
-		require.ErrorIs(t, err, pool.ErrInvalid, want)
+		require.ErrorIs(t, err, task.ErrInvalid, want)
 		require.EqualError(t, err, want)
 		require.PanicsWithError(t, want, func() { pool.Func(nothing, &o) })
 	}
@@ -176,36 +176,13 @@ func TestMisuse(t *testing.T) {
 		func() {
 			pool.New(q, nothing, &pool.Options[int]{Classes: []pool.Class[int]{{}}})
 		})
-	for _, o := range []pool.Options[int]{
-		{ForTask: func(_ *task.Task[int], p pool.Policy) pool.Policy { return p }},
-		{Policy: pool.Policy{MaxAttempts: 1}},
-		{Policy: pool.Policy{Backoff: pool.Backoff{Base: 1}}},
-		{Delay: 1},
-		{DeadlineAfter: 1},
-		{WhenFull: pool.Reject},
-		{Queue: task.Options[int]{Capacity: 1}},
-		{Queue: task.Options[int]{KeyCapacity: 1}},
-		{Queue: task.Options[int]{MaxInFlightPerKey: 1}},
-		{Queue: task.Options[int]{Weight: func(string) int { return 1 }}},
-		{Classes: []pool.Class[int]{{}}},
-		{Strict: true},
-		{Limits: []pool.Limit{{}}},
-		{Kinds: []string{}},
-		{Prefetch: 1},
-		{Queue: task.Options[int]{CountKeys: 1}},
-	} {
-		require.PanicsWithError(t,
-			"pool: invalid: Options for a FairQueue: only Workers, Scale, Schedule, Policy.Timeout, "+
-				"DeadLetters, AbandonAfter, CostUnit, Observer and Logger may be set",
-			func() { pool.NewWorkers(items, handle, &o) })
-	}
 	require.PanicsWithError(t,
 		"pool: invalid: Options.CostUnit is 1s; the FairQueue must have SettleCosts "+
 			"for that",
-		func() { pool.NewWorkers(items, handle, &pool.Options[int]{CostUnit: time.Second}) })
+		func() { pool.NewWorkers(items, handle, &pool.WorkersOptions[int]{CostUnit: time.Second}) })
 	p := openFunc(t, nothing, pool.Options[int]{})
 	for _, c := range [][2]int{{-1, 2}, {3, 2}, {0, pool.MaxWorkers + 1}} {
-		require.ErrorIs(t, p.SetWorkers(c[0], c[1]), pool.ErrInvalid)
+		require.ErrorIs(t, p.SetWorkers(c[0], c[1]), task.ErrInvalid)
 	}
 	require.EqualError(t, p.SetWorkers(3, 2),
 		"pool: invalid: SetWorkers: 3 and 2; the limits are 0 and 1048576, and the "+
@@ -222,7 +199,6 @@ func TestUnusualOptions(t *testing.T) {
 		{Queue: task.Options[int]{Capacity: 5, KeyCapacity: 5}},
 		{Queue: task.Options[int]{KeyCapacity: 5}},
 		{Delay: time.Minute},
-		{Limits: []pool.Limit{{Priority: 1}}}, // only the most urgent tasks
 		{Kinds: []string{""}},
 		{Schedule: pool.Schedule{Ranges: []pool.Range{{Time: "08:00-12:00", Pause: true}}}},
 	} {
@@ -246,13 +222,13 @@ func TestDefaults(t *testing.T) {
 func TestOptionsAreCopied(t *testing.T) {
 	o := pool.Options[int]{
 		Kinds: []string{"a"}, Classes: []pool.Class[int]{{Name: "x"}, {Name: "y"}},
-		Limits:   []pool.Limit{{Running: 1}},
 		Schedule: pool.Schedule{Ranges: []pool.Range{{Time: "00:00-24:00", Scale: pool.Scale{Max: 2}}}},
 	}
 	p := openFunc(t, nothing, o)
-	o.Kinds[0], o.Classes[0].Name, o.Limits[0].Running, o.Schedule.Ranges[0].Scale.Max = "b", "z", 0,
-		0
-	require.NoError(t, p.Do(t.Context(), "a", 1, pool.PutOptions{Class: "x", Kind: "a"}))
+	o.Kinds[0], o.Classes[0].Name, o.Schedule.Ranges[0].Scale.Max = "b", "z", 0
+	require.NoError(t, p.Do(t.Context(), "a", 1, pool.PutOptions{PutOptions: task.PutOptions{
+		Kind: "a",
+	}, Class: "x"}))
 	require.Equal(t, 2, p.Stats().Max)
 	end(t, t.Context(), p)
 }

@@ -55,9 +55,7 @@ func TestWhenFull(t *testing.T) {
 					Workers: 1, WhenFull: c.whenFull,
 					Queue:       task.Options[int]{Capacity: 4, WhenFull: c.queue, KeyCapacity: c.keyCapacity},
 					DeadLetters: box.sink,
-					Observer: pool.Observer[int]{Dropped: func(context.Context, string, *task.Task[int]) {
-						told++
-					}},
+					Observer:    on(pool.EventDropped, func(pool.Event[int]) { told++ }),
 				})
 				p.Pause()
 				begin := time.Now()
@@ -228,11 +226,9 @@ func TestSubmitBatch(t *testing.T) {
 					Workers: 1, WhenFull: whenFull, DeadLetters: box.sink, Delay: time.Minute,
 					DeadlineAfter: time.Hour,
 					Classes:       []pool.Class[int]{{Name: "x", Capacity: 3}, {Name: "y", Capacity: 3}},
-					Observer: pool.Observer[int]{Refused: func(_ context.Context, _ string, tk *task.Task[int],
-						_ error,
-					) {
-						refused = append(refused, tk.Payload)
-					}},
+					Observer: on(pool.EventRefused, func(e pool.Event[int]) {
+						refused = append(refused, e.Task.Payload)
+					}),
 				})
 				var batch []pool.Entry[int]
 				for i, class := range []string{"x", "x", "y", "x", "x", "y"} {
@@ -269,7 +265,7 @@ func TestSubmitBatch(t *testing.T) {
 				require.Len(t, box.all(), int(p.Stats().Dropped))
 				batch[5].Options.Class = "z"
 				ids, err = p.SubmitBatch(ctx, batch)
-				require.ErrorIs(t, err, pool.ErrInvalid)
+				require.ErrorIs(t, err, task.ErrInvalid)
 				require.Empty(t, ids)
 				end(t, ctx, p)
 				ids, err = p.SubmitBatch(ctx, batch[:5])

@@ -98,10 +98,11 @@ func newPool[V any](queue *task.Queue[V], handler Handler[*task.Task[V]],
 	}
 	p.accepting, p.stopAccepting = context.WithCancelCause(context.Background())
 	p.workerSet.workerSettings = *setup
+	p.onScaled = p.observeScaled
 	s := &p.tasks
-	s.pool, s.strict, s.kinds = p, o.Strict, slices.Clone(o.Kinds)
-	s.filter = task.Filter{Kinds: s.kinds}
-	s.turns.Weight = func(i int) int { return s.classes[i].weight }
+	s.pool, s.strict, s.filterOf = p, o.Strict, o.Filter
+	s.filtering = make(chan struct{}, 1)
+	s.filter = task.Filter{Kinds: slices.Clone(o.Kinds)}
 	for _, c := range o.Classes {
 		added := &class[V]{pool: p, name: c.Name, weight: max(c.Weight, 1), queue: c.Queue}
 		if added.queue == nil {
@@ -115,10 +116,9 @@ func newPool[V any](queue *task.Queue[V], handler Handler[*task.Task[V]],
 	if o.Prefetch == 0 {
 		o.Prefetch = min(limit, task.MaxBatch)
 	}
-	if only := s.classes[0]; len(s.classes) == 1 && !only.inMemory {
+	if only := s.classes[0]; len(s.classes) == 1 && !only.inMemory && o.Filter == nil {
 		s.prefetcher = newPrefetcher(p, only, max(o.Prefetch, 0))
 	}
-	s.setLimitsLocked(o.Limits)
 	p.start(s)
 	return p
 }
@@ -156,9 +156,9 @@ func (p *Pool[V]) onGone(c *class[V], reason Reason, err error) func(*task.Task[
 			return // the sink has refused its letter already
 		}
 		if reason == ReasonDeadline {
-			p.taskExpired(c.name, t)
+			p.observeTask(p.storeCtx, EventExpired, c.name, t, nil)
 		} else {
-			p.taskDropped(p.storeCtx, c.name, t)
+			p.observeTask(p.storeCtx, EventDropped, c.name, t, nil)
 		}
 		if p.sink == nil {
 			return
@@ -190,9 +190,10 @@ func (p *Pool[V]) Queue(class string) *task.Queue[V] {
 // that this pool has put again by [Repeat] while that is delayed, nor for its next run after
 // StopAndWait or Shutdown was called; it waits for those of other processes. It returns
 // [ErrShutdown] if Shutdown has left tasks, and the error of ctx if ctx is done first. A handler
-// must not call it, because it would wait for itself: in its goroutine it returns an [ErrInvalid].
+// must not call it, because it would wait for itself: with its context it returns an
+// [task.ErrInvalid].
 func (p *Pool[V]) Wait(ctx context.Context) error {
-	if err := p.notInHandler("Wait"); err != nil {
+	if err := p.notInHandler(ctx, "Wait"); err != nil {
 		return err
 	}
 	for {
@@ -259,19 +260,3 @@ func (p *Pool[V]) waitEmpty(ctx context.Context, c *class[V]) (bool, error) {
 // quietPoll limits how long Wait waits before it looks again, because changes by other processes,
 // or in a FairQueue, may cause no events.
 const quietPoll = time.Second
-
-// taskDropped counts a task without room. The context is for the Observer.
-func (p *Pool[V]) taskDropped(ctx context.Context, class string, t *task.Task[V]) {
-	p.dropped.Add(1)
-	if f := p.observer.Dropped; f != nil {
-		p.observeOutside("Dropped", func() { f(ctx, class, t) })
-	}
-}
-
-// taskExpired counts a task whose time was over before it was done.
-func (p *Pool[V]) taskExpired(class string, t *task.Task[V]) {
-	p.expired.Add(1)
-	if f := p.observer.Expired; f != nil {
-		p.observeOutside("Expired", func() { f(p.storeCtx, class, t) })
-	}
-}

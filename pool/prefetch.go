@@ -67,12 +67,12 @@ func newPrefetcher[V any](p *Pool[V], c *class[V], most int) *prefetcher[V] {
 	return s
 }
 
-// next returns the next task for a worker that has just finished one, or nil. Without a worker the
-// call is for dispatch: if there is no task, a batch is taken, or taskWatch reports the next task.
-func (s *prefetcher[V]) next(w *worker) (t *task.Task[V]) {
+// next returns the next task, or nil, and whether there may be more. The worker was idle, or has
+// finished a task.
+func (s *prefetcher[V]) next(w *worker, wasIdle bool) (t *task.Task[V], more bool) {
 	s.mu.Lock()
 	now := time.Now()
-	if w != nil && now.Sub(w.started) < slowFactor*s.batchTime {
+	if !wasIdle && now.Sub(w.started) < slowFactor*s.batchTime {
 		s.quickTasks++
 	}
 	back := s.cutLateLocked(now)
@@ -81,20 +81,27 @@ func (s *prefetcher[V]) next(w *worker) (t *task.Task[V]) {
 		s.tasks = slices.Delete(s.tasks, 0, 1)
 		s.pool.prefetched.Add(-1)
 	}
-	// A batch is taken when dispatch finds nothing, or when half of the target is used up. Not
-	// while one is being taken, nor while taskWatch is armed, which calls dispatch when there is a
-	// task.
-	begin := !s.taking && !s.class.watching.Load() &&
-		(t == nil && w == nil || s.target > 0 && len(s.tasks) <= s.target/2)
-	if begin {
-		s.taking = true
-	}
+	more = len(s.tasks) > 0 || !s.taking && !s.class.watching.Load()
+	// A batch is taken when half of the target is used up.
+	needs := s.target > 0 && len(s.tasks) <= s.target/2
 	s.mu.Unlock()
 	s.handBack(back)
+	if needs {
+		s.begin()
+	}
+	return t, more
+}
+
+// begin takes a batch in the background, unless one is being taken, or taskWatch is armed, which
+// calls wake when there is a task.
+func (s *prefetcher[V]) begin() {
+	s.mu.Lock()
+	begin := !s.taking && !s.class.watching.Load()
+	s.taking = s.taking || begin
+	s.mu.Unlock()
 	if begin {
 		s.pool.runInBackground(s.takeBatch)
 	}
-	return t
 }
 
 // cutLocked removes tasks from the list, and returns them.
@@ -132,8 +139,6 @@ func (s *prefetcher[V]) takeBatch() {
 	s.mu.Unlock()
 	s.pauseWatch.CountTo(math.MaxInt) // before the batch is taken, or it could miss a pause
 	tasks, err := c.takeBatchOrWatch(p.ctx, n)
-	// Limits may have been set since; then other calls rely on this one.
-	p.tasks.mayHaveTasks.Store(true)
 	now := time.Now()
 	var back []prefetchedTask[V]
 	s.mu.Lock()
@@ -157,7 +162,8 @@ func (s *prefetcher[V]) takeBatch() {
 	s.mu.Unlock()
 	s.handBack(back)
 	if err == nil {
-		p.dispatch()
+		p.sourceWorks()
+		p.wake()
 	} else {
 		p.sourceFailed(err)
 	}
@@ -220,7 +226,7 @@ func (s *prefetcher[V]) recallIfPaused() {
 	for armed := false; ; armed = true {
 		if q, err := s.class.queue.Stats(s.pool.ctx); q.Paused || isOver(err) {
 			s.recall()
-			s.pool.dispatch()
+			s.pool.wake()
 			return
 		}
 		if armed {
@@ -247,7 +253,7 @@ func (s *prefetcher[V]) handBack(tasks []prefetchedTask[V]) {
 		s.pool.runInBackground(func() {
 			defer s.pool.prefetched.Add(-1)
 			// If that fails, closing the consumer does it.
-			_ = s.pool.settle(h.task, func(ctx context.Context) error { return h.task.Return(ctx) })
+			_ = s.pool.settle(s.pool.storeCtx, h.task, h.task.Return)
 		})
 	}
 }

@@ -131,10 +131,6 @@ func TestPrefetchedTasksAreHandedBack(t *testing.T) {
 			require.Equal(j, 2, j.stats().Taken)
 			require.NoError(j, j.q.Resume(ctx))
 		},
-		"kinds": func(_ context.Context, j *jammed) { j.p.SetKinds([]string{"x"}) },
-		"limits": func(_ context.Context, j *jammed) {
-			require.NoError(j, j.p.SetLimits([]pool.Limit{{Running: 2}}))
-		},
 		"shutdown": func(ctx context.Context, j *jammed) {
 			later(func() error {
 				return j.p.Shutdown(ctx)
@@ -158,24 +154,6 @@ func TestPrefetchedTasksAreHandedBack(t *testing.T) {
 			})
 		})
 	}
-}
-
-// Tasks of a take that runs when the kinds change are handed back.
-func TestKindsChangeDuringTake(t *testing.T) {
-	inBubble(t, func(t *testing.T, ctx context.Context) {
-		q, _ := openDatabase[int](t, 10*time.Millisecond, nil)
-		p := openNew(t, q, newGate().handle, pool.Options[int]{Workers: 1})
-		time.Sleep(time.Second)
-		putMany(t, q, 1, task.PutOptions{})
-		time.Sleep(5 * time.Millisecond)
-		p.SetKinds([]string{"x"})
-		time.Sleep(7 * time.Millisecond)
-		require.Zero(t, p.Stats().Started)
-		time.Sleep(time.Second)
-		s, err := q.Stats(ctx)
-		require.NoError(t, err)
-		require.Equal(t, [2]int{1, 0}, [2]int{s.Ready, s.Taken})
-	})
 }
 
 // Shutdown says so if a task could not be settled in time.

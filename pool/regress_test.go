@@ -54,15 +54,17 @@ func TestErrorsThatPanic(t *testing.T) {
 			}
 			return mistakenNil()
 		}, o)
-		_, err := p.Put(ctx, "a", 2, pool.PutOptions{Delay: time.Hour, MaxAttempts: 1})
+		_, err := p.Put(ctx, "a", 2, pool.PutOptions{PutOptions: task.PutOptions{
+			Delay: time.Hour, MaxAttempts: 1,
+		}})
 		require.NoError(t, err)
 		require.NoError(t, p.Submit(ctx, "a", 1))
 		wait(t, p)
 		requireLeft(t, p, p.Shutdown(ctx), 2) // it sends the letters again
 
 		q := fairq.New(func(int) int { return 0 }, nil)
-		o.Policy.MaxAttempts = 0
-		w := pool.NewWorkers(q, func(context.Context, int) error { return mistakenNil() }, o)
+		w := pool.NewWorkers(q, func(context.Context, int) error { return mistakenNil() },
+			&pool.WorkersOptions[int]{Workers: 1, Logger: quiet, DeadLetters: o.DeadLetters})
 		require.NoError(t, q.Push(1))
 		require.NoError(t, w.Wait(ctx))
 		require.NoError(t, w.Shutdown(ctx))
@@ -73,7 +75,7 @@ func TestErrorsThatPanic(t *testing.T) {
 			if recorded {
 				require.ErrorAs(t, letters[i].Err, new(*task.Error))
 			} else {
-				require.ErrorAs(t, letters[i].Err, new(*pool.PanicError))
+				require.ErrorAs(t, letters[i].Err, new(*task.PanicError))
 			}
 		}
 	})

@@ -49,7 +49,7 @@ func TestWaitForRepeats(t *testing.T) {
 				require.NoError(t, err)
 				return id
 			}
-			o := pool.PutOptions{UniqueKey: "hourly", Replace: true}
+			o := pool.PutOptions{PutOptions: task.PutOptions{UniqueKey: "hourly", Replace: true}}
 			id := put(o)
 			waits(m)
 			waits(m) // it is delayed
@@ -139,7 +139,7 @@ func TestWaitForAbandoned(t *testing.T) {
 		p := pool.Func(func(ctx context.Context, _ *task.Task[int]) error { return deaf(ctx, 0) },
 			&pool.Options[int]{Logger: quiet})
 		q := fairq.New(func(int) int { return 0 }, nil)
-		w := pool.NewWorkers(q, deaf, &pool.Options[int]{Logger: quiet})
+		w := pool.NewWorkers(q, deaf, &pool.WorkersOptions[int]{Logger: quiet})
 		require.NoError(t, p.Submit(ctx, "a", 1))
 		require.NoError(t, q.Push(1))
 		over, cancel := context.WithCancel(ctx)

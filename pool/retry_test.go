@@ -60,13 +60,11 @@ func TestRetryDelays(t *testing.T) {
 				return errNo
 			}, pool.Options[int]{
 				Workers: 1, Policy: pool.Policy{MaxAttempts: most, Backoff: b}, DeadLetters: box.sink,
-				Observer: pool.Observer[int]{Retried: func(_ context.Context, _ string, _ *task.Task[int], ran,
-					delay time.Duration, err error,
-				) {
-					require.Equal(t, runs, ran)
-					require.ErrorIs(t, err, errNo)
-					told = append(told, delay)
-				}},
+				Observer: on(pool.EventRetried, func(e pool.Event[int]) {
+					require.Equal(t, runs, e.Took)
+					require.ErrorIs(t, e.Err, errNo)
+					told = append(told, e.Delay)
+				}),
 			})
 			begin := time.Now()
 			require.NoError(t, p.Submit(t.Context(), "a", 0))
@@ -126,7 +124,9 @@ func TestMaxAttempts(t *testing.T) {
 					}
 					return errNo
 				}, o)
-			_, err := p.Put(ctx, "a", 0, pool.PutOptions{MaxAttempts: c.own})
+			_, err := p.Put(ctx, "a", 0, pool.PutOptions{PutOptions: task.PutOptions{
+				MaxAttempts: c.own,
+			}})
 			require.NoError(t, err)
 			wait(t, p)
 			require.Equal(t, c.want, attempts, "%+v", c)
@@ -244,15 +244,12 @@ func TestSnooze(t *testing.T) {
 			return errNo
 		}, pool.Options[int]{
 			Workers: 1, Policy: pool.Policy{Backoff: pool.Backoff{Base: time.Hour}},
-			Observer: pool.Observer[int]{Retried: func(_ context.Context, _ string, _ *task.Task[int], _,
-				_ time.Duration, err error,
-			) {
-				if errors.Is(err, pool.ErrSnoozed) {
-					snoozed++
-				}
-			}},
+			Observer: on(pool.EventSnoozed, func(e pool.Event[int]) {
+				require.ErrorIs(t, e.Err, pool.ErrSnoozed)
+				snoozed++
+			}),
 		})
-		err := p.Do(ctx, "a", 0, pool.PutOptions{MaxAttempts: 2})
+		err := p.Do(ctx, "a", 0, pool.PutOptions{PutOptions: task.PutOptions{MaxAttempts: 2}})
 		synctest.Wait()
 		require.EqualError(t, err, "no")
 		require.Len(t, attempts, 102)
@@ -283,7 +280,7 @@ func TestWaitingRetriesCostNothing(t *testing.T) {
 		})
 		for i := range tasks {
 			_, err := p.Put(ctx, strconv.Itoa(i%100), i,
-				pool.PutOptions{Delay: time.Duration(i%2) * time.Hour})
+				pool.PutOptions{PutOptions: task.PutOptions{Delay: time.Duration(i%2) * time.Hour}})
 			require.NoError(t, err)
 		}
 		time.Sleep(10 * time.Minute)

@@ -55,6 +55,7 @@ func (ws *workerSet) reap() {
 // setScaleLocked changes the number of workers. Surplus workers end after their task.
 func (ws *workerSet) setScaleLocked(s Scale) {
 	ws.scale = s
+	ws.elastic.Store(s.Min < s.Max)
 	if many := ws.active - s.Max; many > 0 {
 		ws.endIdleLocked(min(many, len(ws.idle)))
 	}
@@ -67,13 +68,7 @@ func (ws *workerSet) setScaleLocked(s Scale) {
 
 // SetWorkers changes how many workers there are at least and at most, from now on, whatever the
 // schedule says; 0 and 0 give that back to the options. Handlers that run are not disturbed.
-func (p *Pool[V]) SetWorkers(atLeast, atMost int) error { return p.setWorkers(atLeast, atMost) }
-
-// SetWorkers changes how many workers there are at least and at most, from now on, whatever the
-// schedule says; 0 and 0 give that back to the options. Handlers that run are not disturbed.
-func (w *Workers) SetWorkers(atLeast, atMost int) error { return w.setWorkers(atLeast, atMost) }
-
-func (ws *workerSet) setWorkers(atLeast, atMost int) error {
+func (ws *workerSet) SetWorkers(atLeast, atMost int) error {
 	if atLeast < 0 || atMost < atLeast || atMost > MaxWorkers {
 		return invalid("SetWorkers: %d and %d; the limits are 0 and %d, and the "+
 			"first must not be greater", atLeast, atMost, MaxWorkers)
@@ -126,34 +121,26 @@ func (ws *workerSet) followSchedule() {
 	if changed {
 		ws.log.Debug("pool: schedule", "range", name, "min", s.Min, "max", s.Max)
 	}
-	ws.dispatch()
+	ws.wake()
 }
 
-// Pause stops taking tasks. Running tasks go on.
-func (p *Pool[V]) Pause() { p.pause(true) }
+// Pause stops taking tasks or items. Running handlers go on.
+func (ws *workerSet) Pause() { ws.pause(true) }
 
 // Resume ends what Pause began.
-func (p *Pool[V]) Resume() { p.pause(false) }
-
-// Pause stops taking items. Running handlers go on.
-func (w *Workers) Pause() { w.pause(true) }
-
-// Resume ends what Pause began.
-func (w *Workers) Resume() { w.pause(false) }
+func (ws *workerSet) Resume() { ws.pause(false) }
 
 func (ws *workerSet) pause(paused bool) {
 	ws.mu.Lock()
 	ws.paused = paused
 	ws.updateLocked()
 	ws.mu.Unlock()
-	ws.dispatch()
+	ws.wake()
 }
 
 // workersChanged calls the Observer and the log.
 func (ws *workerSet) workersChanged(from, to int) {
-	if ws.onScaled != nil {
-		ws.observe("Scaled", func() { ws.onScaled(from, to) })
-	}
+	ws.onScaled(to)
 	ws.log.Debug("pool: number of workers", "from", from, "to", to)
 }
 

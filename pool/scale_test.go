@@ -57,8 +57,10 @@ func newNewWorkersRig(t *testing.T, capacity int, o pool.Options[int]) *rig {
 		capacity = fairq.Unbounded
 	}
 	q := fairq.New(func(n int) int { return n % 7 }, &fairq.Options[int, int]{Capacity: capacity})
-	o.Logger = quiet
-	w := pool.NewWorkers(q, r.do, &o)
+	w := pool.NewWorkers(q, r.do, &pool.WorkersOptions[int]{
+		Workers: o.Workers, Scale: o.Scale, Schedule: o.Schedule, AbandonAfter: o.AbandonAfter,
+		Logger: quiet,
+	})
 	cleanUp(t, w.Shutdown)
 	r.submit, r.stats, r.end, r.set, r.pause, r.resume = q.PushWait, w.Stats, w.Shutdown,
 		w.SetWorkers, w.Pause, w.Resume
@@ -377,7 +379,7 @@ func TestWhatCountsAsLoad(t *testing.T) {
 			require.Equal(t, n, p.Stats().Workers)
 		}
 		for n := range 4 {
-			_, err := p.Put(ctx, "b", n, pool.PutOptions{Delay: time.Hour})
+			_, err := p.Put(ctx, "b", n, pool.PutOptions{PutOptions: task.PutOptions{Delay: time.Hour}})
 			require.NoError(t, err)
 		}
 		for n := range 3 { // one runs, and two are ready, with room for 4

@@ -9,6 +9,8 @@ import (
 	_ "time/tzdata" // for machines without zones
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq/task"
 )
 
 // wallRange is a range as its oracle reads it: the times in full, to be compared as text.
@@ -344,7 +346,7 @@ func TestOverlap(t *testing.T) {
 			continue
 		}
 		overlaps++
-		require.ErrorIs(t, err, ErrInvalid, "%+v", s.Ranges)
+		require.ErrorIs(t, err, task.ErrInvalid, "%+v", s.Ranges)
 		require.Contains(t, both, err.Error())
 	}
 	require.InDelta(t, 845, overlaps, 75)
@@ -381,7 +383,7 @@ func TestScheduleErrors(t *testing.T) {
 			{Time: "00:00-00:01", Days: []time.Weekday{6}},
 			{Time: text},
 		}}).compile()
-		require.ErrorIs(t, err, ErrInvalid)
+		require.ErrorIs(t, err, task.ErrInvalid)
 		require.EqualError(t, err, fmt.Sprintf("pool: invalid: Schedule.Ranges[1] %q: %s", text, want))
 	}
 	sunday, monday, saturday := []time.Weekday{0}, []time.Weekday{1}, []time.Weekday{6}

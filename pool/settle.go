@@ -16,18 +16,20 @@ import (
 const firstSettleRetry = 10 * time.Millisecond
 
 // settle settles a task by one of the task's methods. It retries as long as the task's lease may
-// be held and Shutdown waits for it.
-func (p *Pool[V]) settle(t *task.Task[V], call func(context.Context) error) error {
+// be held and ctx is not done.
+func (p *Pool[V]) settle(ctx context.Context, t *task.Task[V],
+	call func(context.Context) error,
+) error {
 	var first error
 	for wait := firstSettleRetry; ; wait = min(2*wait, sourceRetry) {
-		err := call(p.storeCtx)
+		err := call(ctx)
 		if err == nil {
 			return nil
 		}
 		until := t.Info().Until
 		switch {
 		case errors.Is(err, task.ErrLeaseLost) || isOver(err) || errors.Is(err, task.ErrInvalid) ||
-			p.storeCtx.Err() != nil ||
+			ctx.Err() != nil ||
 			!until.IsZero() && !time.Now().Add(wait).Before(until):
 			if first != nil { // the first try may have failed after the end of its transaction
 				err = fmt.Errorf("%w; and before that: %w", err, first)
@@ -40,7 +42,7 @@ func (p *Pool[V]) settle(t *task.Task[V], call func(context.Context) error) erro
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
-		case <-p.storeCtx.Done(): // one last try
+		case <-ctx.Done(): // one last try
 			timer.Stop()
 		}
 	}
@@ -66,12 +68,10 @@ func (a *attempt[V]) finish(err error) {
 
 // settle settles the task by the error of its handler.
 func (a *attempt[V]) settle(err error) {
-	p, t, counts, repeats := a.class.pool, &a.task, a.counters(), &a.class.repeats
+	p, t, repeats := a.class.pool, &a.task, &a.class.repeats
 	repeats.remove(t.ID)
 	if err == nil {
-		if a.settleBy(a.ack, &counts.succeeded) {
-			a.observeSuccess()
-		}
+		a.settleBy(a.ack, EventSucceeded, 0, nil)
 		return
 	}
 	again, _ := errors.AsType[*retryError](err)
@@ -88,22 +88,18 @@ func (a *attempt[V]) settle(err error) {
 	case again != nil && again.repeat:
 		repeat := func(ctx context.Context) error { return t.Repeat(ctx, clamp(time.Until(again.at))) }
 		repeats.add(t.ID) // before others can take it
-		if a.settleBy(repeat, &counts.succeeded) {
-			a.observeSuccess()
-		} else {
+		if !a.settleBy(repeat, EventSucceeded, 0, nil) {
 			repeats.remove(t.ID)
 		}
 	case p.ctx.Err() != nil: // Shutdown has cancelled the handler
-		a.settleBy(t.Return, &counts.returned)
+		a.settleBy(t.Return, EventReturned, 0, err)
 	case again != nil && again.snooze && !failed:
 		snooze := t.Snooze
 		if again.holdKey || a.policy().InOrder {
 			snooze = func(ctx context.Context, d time.Duration) error { return t.HoldKey(ctx, nil, d) }
 		}
-		if a.settleBy(func(ctx context.Context) error { return snooze(ctx, again.delay) },
-			&counts.snoozed) {
-			a.observeRetry(again.delay, err)
-		}
+		a.settleBy(func(ctx context.Context) error { return snooze(ctx, again.delay) },
+			EventSnoozed, again.delay, err)
 	default:
 		err = a.timedOut(err)
 		switch limit := a.maxAttempts(); {
@@ -124,12 +120,10 @@ func (a *attempt[V]) settle(err error) {
 func (a *attempt[V]) settleItem(err error) {
 	p := a.class.pool
 	if err == nil {
-		inc(&a.counters().succeeded)
-		a.observeSuccess()
+		a.ended(EventSucceeded, 0, nil)
 		return
 	}
 	err = a.timedOut(err)
-	inc(&a.counters().failed)
 	reason := ReasonFailed
 	if p.ctx.Err() != nil {
 		reason = ReasonShutdown
@@ -142,7 +136,7 @@ func (a *attempt[V]) settleItem(err error) {
 				a.task.Payload, "error", bad)
 		}
 	}
-	a.observeFailure(err)
+	a.failed(err)
 	p.log.Warn("pool: an item failed", logAttrs("", &a.task, err)...)
 }
 
@@ -156,31 +150,21 @@ func (a *attempt[V]) timedOut(err error) error {
 	return err
 }
 
-func (a *attempt[V]) observeSuccess() {
-	p := a.class.pool
-	if f := p.observer.Succeeded; f != nil {
-		p.observe("Succeeded", func() { f(p.storeCtx, a.class.name, &a.task, a.extraOrZero().ran) })
-	}
-}
-
-// observeFailure makes a failure for good known.
-func (a *attempt[V]) observeFailure(err error) {
-	p := a.class.pool
-	p.recent.add(Failure{
+// failed makes a failure for good known.
+func (a *attempt[V]) failed(err error) {
+	a.class.pool.recent.add(Failure{
 		At: time.Now(), Task: a.task.ID, Key: a.task.Key, Kind: a.task.Kind,
 		Err: err,
 	})
-	if f := p.observer.Failed; f != nil {
-		p.observe("Failed", func() { f(p.storeCtx, a.class.name, &a.task, a.extraOrZero().ran, err) })
-	}
+	a.ended(EventFailed, 0, err)
 }
 
 // ack acks the task. If the worker would take the next task immediately, with no user code in
 // between, one call does both.
 func (a *attempt[V]) ack(ctx context.Context) error {
 	p, c := a.class.pool, a.class
-	if p.tasks.serial.Load() || p.tasks.prefetcher != nil || c.watching.Load() || p.slowPath.Load() ||
-		p.observer.Succeeded != nil {
+	if s := &p.tasks; len(s.classes) > 1 || s.filterOf != nil || s.prefetcher != nil ||
+		c.watching.Load() || p.interrupt.Load() || p.observer != nil {
 		return a.task.Ack(ctx)
 	}
 	next := &attempt[V]{class: c}
@@ -188,6 +172,7 @@ func (a *attempt[V]) ack(ctx context.Context) error {
 	if ok {
 		a.worker.following = next
 	}
+	a.worker.dry = !ok && err == nil
 	return err
 }
 
@@ -216,21 +201,8 @@ func (a *attempt[V]) retry(delay time.Duration, err error) {
 	if a.policy().InOrder || again != nil && again.holdKey {
 		fail = a.task.HoldKey
 	}
-	if a.settleBy(func(ctx context.Context) error { return fail(ctx, err, delay) },
-		&a.counters().retried) {
-		a.observeRetry(delay, err)
-	}
-}
-
-func (a *attempt[V]) observeRetry(delay time.Duration, err error) {
-	p := a.class.pool
-	if f := p.observer.Retried; f != nil {
-		p.observe("Retried", func() {
-			f(p.storeCtx, a.class.name, &a.task, a.extraOrZero().ran, delay, err)
-		})
-	}
-	p.log.Debug("pool: to be tried again",
-		logAttrs(a.class.name, &a.task, err, "attempts", a.task.Attempts, "delay", delay)...)
+	a.settleBy(func(ctx context.Context) error { return fail(ctx, err, delay) }, EventRetried, delay,
+		err)
 }
 
 // fail ends a task that has failed for good. Its dead letter goes first: the task may leave the
@@ -245,7 +217,8 @@ func (a *attempt[V]) fail(reason Reason, err error) {
 	var lost, refused error
 	p.holdLetter(func() {
 		if p.sink != nil {
-			if lost = p.settle(t, func(ctx context.Context) error { return t.Touch(ctx, 0) }); lost != nil {
+			touch := func(ctx context.Context) error { return t.Touch(ctx, 0) }
+			if lost = p.settle(p.storeCtx, t, touch); lost != nil {
 				return
 			}
 			if refused = p.send(newDeadLetter(a.class.name, t, reason, err)); refused != nil {
@@ -256,7 +229,9 @@ func (a *attempt[V]) fail(reason Reason, err error) {
 			}
 		}
 		a.class.failures.record(t.ID, t.Info().UniqueKey, err)
-		lost = p.settle(t, func(ctx context.Context) error { return end(ctx, err) })
+		ctx, cancel := p.letterContext()
+		defer cancel()
+		lost = p.settle(ctx, t, func(ctx context.Context) error { return end(ctx, err) })
 	})
 	switch {
 	case refused == nil:
@@ -265,45 +240,43 @@ func (a *attempt[V]) fail(reason Reason, err error) {
 	default:
 		a.class.refused.Delete(t.ID)
 	}
-	if !a.settled(lost, &a.counters().failed) {
+	if lost != nil {
+		a.lost(lost)
 		return
 	}
 	if reason == ReasonDeadline {
-		p.taskExpired(a.class.name, t)
+		p.observeTask(p.storeCtx, EventExpired, a.class.name, t, nil)
 	}
-	a.observeFailure(err)
+	a.failed(err)
 	p.log.Warn("pool: a task failed for good",
 		logAttrs(a.class.name, t, err, "reason", reason.String(), "attempts", t.Attempts)...)
 }
 
-// settleBy settles the task, and counts the outcome. It returns false if it cannot settle the
+// settleBy settles the task, and makes the outcome known. It returns false if it cannot settle the
 // task.
-func (a *attempt[V]) settleBy(call func(context.Context) error, count *counter) bool {
-	return a.settled(a.class.pool.settle(&a.task, call), count)
-}
-
-// settled counts the result of settling. It returns false if the task could not be settled.
-func (a *attempt[V]) settled(err error, count *counter) bool {
-	if err != nil {
-		a.lost(err)
+func (a *attempt[V]) settleBy(call func(context.Context) error, kind EventKind,
+	delay time.Duration, err error,
+) bool {
+	p := a.class.pool
+	if bad := p.settle(p.storeCtx, &a.task, call); bad != nil {
+		a.lost(bad)
 		return false
 	}
-	inc(count)
+	a.ended(kind, delay, err)
+	if kind == EventRetried || kind == EventSnoozed {
+		p.log.Debug("pool: to be tried again",
+			logAttrs(a.class.name, &a.task, err, "attempts", a.task.Attempts, "delay", delay)...)
+	}
 	return true
 }
 
 // lost is called when the task could not be settled.
 func (a *attempt[V]) lost(err error) {
-	p := a.class.pool
-	count, name, f, level := &a.counters().lost, "Lost", p.observer.Lost, slog.LevelWarn
+	p, kind, level := a.class.pool, EventLost, slog.LevelWarn
 	if errors.Is(a.extraOrZero().cause, task.ErrDeleted) {
-		count, name, f, level = &a.counters().cancelled, "Cancelled",
-			p.observer.Cancelled, slog.LevelDebug
+		kind, level = EventCancelled, slog.LevelDebug
 	}
-	inc(count)
-	if f != nil {
-		p.observe(name, func() { f(p.storeCtx, a.class.name, &a.task, a.extraOrZero().ran, err) })
-	}
+	a.ended(kind, 0, err)
 	p.log.Log(p.storeCtx, level, "pool: a task could not be settled",
 		logAttrs(a.class.name, &a.task, err)...)
 }

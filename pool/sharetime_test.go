@@ -27,7 +27,7 @@ func TestShareTime(t *testing.T) {
 			return errNo
 		}
 		return nil
-	}, &pool.Options[int]{Workers: 1, Logger: quiet})
+	}, &pool.WorkersOptions[int]{Workers: 1, Logger: quiet})
 	for key := range 4 {
 		require.NoError(t, q.Push(key))
 		require.Equal(t, key, <-held)

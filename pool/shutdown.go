@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"runtime"
 	"time"
 
 	"github.com/fairq/fairq/task"
@@ -23,7 +22,7 @@ func (ws *workerSet) shutdown(ctx context.Context) error {
 	if first {
 		ws.log.Debug("pool: shutting down", "workers", workers, "idle", idle, "nested", nested)
 	}
-	ws.dispatch()
+	ws.wake()
 	select {
 	case <-ws.done.Done():
 	case <-ctx.Done():
@@ -42,7 +41,7 @@ func (ws *workerSet) shutdown(ctx context.Context) error {
 	if first {
 		ws.log.Warn("pool: handlers are cancelled", "running", running, "nested", nested)
 	}
-	ws.dispatch()
+	ws.wake()
 	timer := time.NewTimer(ws.abandonAfter)
 	defer timer.Stop()
 	select {
@@ -82,6 +81,7 @@ func (ws *workerSet) updateAllLocked() {
 	if ws.closing && !ws.mayTakeLocked() {
 		ws.endIdleLocked(len(ws.idle))
 	}
+	ws.notifyQuietLocked()
 }
 
 // AbandonedError counts the handlers and sinks that had not returned although their contexts were
@@ -112,42 +112,14 @@ func (ws *workerSet) abandonedError(ctx context.Context, err error) error {
 	return err
 }
 
-// notInHandler returns an error if a handler makes the call, or another function for which the
-// pool waits, such as a sink: it would wait for itself. It recognizes them by the goroutine,
-// because a handler need not pass its context on, and may pass it to goroutines that outlive the
-// handler.
-func (ws *workerSet) notInHandler(call string) error {
-	if _, inside := ws.goroutineIDs.Load(goroutineID()); inside {
-		return invalid("%s is called by a handler of the pool, for which it would wait; call it in "+
-			"a goroutine of its own", call)
+// notInHandler returns an error if this is the context of a handler, or of another function for
+// which the set waits, such as a sink: it would wait for itself.
+func (ws *workerSet) notInHandler(ctx context.Context, call string) error {
+	if setOf(ctx) == ws {
+		return invalid("%s is called with the context of a handler of the pool, for which it would "+
+			"wait; call it with another context, in a goroutine of its own", call)
 	}
 	return nil
-}
-
-// startGoroutine starts a goroutine for which Shutdown waits, and which notInHandler knows.
-func (ws *workerSet) startGoroutine(f func()) {
-	ws.running.Go(func() { ws.runKnown(f) })
-}
-
-// runKnown calls f while notInHandler knows the goroutine.
-func (ws *workerSet) runKnown(f func()) {
-	number := goroutineID()
-	if _, outer := ws.goroutineIDs.LoadOrStore(number, nil); !outer {
-		defer ws.goroutineIDs.Delete(number)
-	}
-	f()
-}
-
-// goroutineID returns the number that stack traces have for the goroutine that calls it.
-func goroutineID() (number uint64) {
-	var line [64]byte
-	for _, c := range line[len("goroutine "):runtime.Stack(line[:], false)] {
-		if c == ' ' {
-			break
-		}
-		number = 10*number + uint64(c-'0')
-	}
-	return number
 }
 
 // Shutdown ends the pool. It submits and takes no more tasks, hands prefetched ones back, and lets
@@ -166,13 +138,14 @@ func goroutineID() (number uint64) {
 // letters of evicted and expired tasks are only in the log.
 //
 // Shutdown returns the cause of ctx if handlers had to be cancelled, and an [*AbandonedError] if
-// some were abandoned. If tasks are in Leftovers, which end with the process, the error is also an
-// [ErrShutdown] with their number. If the store of a queue cannot take back the pool's tasks, it
-// returns that error; call it again when the store can. Otherwise it returns nil. It may be called
-// several times, even at the same time, for instance with another ctx. A handler must not call it,
-// because it would wait for itself: in its goroutine it does nothing and returns an [ErrInvalid].
+// some were abandoned. If tasks are in Leftovers, which end with the process, the error is also
+// an [ErrShutdown] with their number. If the store of a queue cannot take back the pool's tasks,
+// it returns that error; call it again when the store can. Otherwise it returns nil. It may be
+// called several times, even at the same time, for instance with another ctx. A handler must not
+// call it, because it would wait for itself: with its context it does nothing and returns an
+// [task.ErrInvalid].
 func (p *Pool[V]) Shutdown(ctx context.Context) error {
-	if err := p.notInHandler("Shutdown"); err != nil {
+	if err := p.notInHandler(ctx, "Shutdown"); err != nil {
 		return err
 	}
 	defer p.markOver()
@@ -202,7 +175,7 @@ func (p *Pool[V]) Shutdown(ctx context.Context) error {
 // Shutdown, and returns that error. While the pool is paused no task is done. Tasks that others
 // put into a queue that is not the pool's own are done too, as long as they keep coming.
 func (p *Pool[V]) StopAndWait(ctx context.Context) error {
-	if err := p.notInHandler("StopAndWait"); err != nil {
+	if err := p.notInHandler(ctx, "StopAndWait"); err != nil {
 		return err
 	}
 	p.stopAccepting(ErrShutdown)

@@ -185,7 +185,7 @@ func TestShutdownOfItems(t *testing.T) {
 		g := newGate()
 		q := fairq.New(func(int) string { return "a" }, nil)
 		w := pool.NewWorkers(q, g.do,
-			&pool.Options[int]{Workers: 2, DeadLetters: box.sink, Logger: quiet})
+			&pool.WorkersOptions[int]{Workers: 2, DeadLetters: box.sink, Logger: quiet})
 		for i := range 5 {
 			require.NoError(t, q.Push(i))
 		}
@@ -238,7 +238,7 @@ func TestWait(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		g := newGate()
 		q := fairq.New(func(int) string { return "a" }, nil)
-		w := pool.NewWorkers(q, g.do, &pool.Options[int]{Workers: 1, Logger: quiet})
+		w := pool.NewWorkers(q, g.do, &pool.WorkersOptions[int]{Workers: 1, Logger: quiet})
 		cleanUp(t, w.Shutdown)
 		p := openFunc(t, g.handle,
 			pool.Options[int]{Workers: 1, Classes: []pool.Class[int]{{Name: "0"}, {Name: "1"}}})
@@ -246,7 +246,9 @@ func TestWait(t *testing.T) {
 			soon, cancel := context.WithTimeout(ctx, time.Minute)
 			require.NoError(t, wait(soon))
 			require.NoError(t, q.Push(1))
-			_, err := p.Put(ctx, "a", 1, pool.PutOptions{Class: "1", Delay: time.Hour})
+			_, err := p.Put(ctx, "a", 1, pool.PutOptions{PutOptions: task.PutOptions{
+				Delay: time.Hour,
+			}, Class: "1"})
 			require.NoError(t, err)
 			require.Equal(t, context.DeadlineExceeded, wait(soon))
 			cancel()

@@ -61,50 +61,39 @@ type Stats struct {
 // String shows the fields that are not zero.
 func (s Stats) String() string { return printable.Fields(s) }
 
-type counter = atomic.Uint64
+// counters count events.
+type counters [eventKinds]atomic.Uint64
 
-// counters count events of tasks.
-type counters struct {
-	started, succeeded, retried, snoozed, failed, cancelled, lost, returned, panics counter
-}
-
-func inc(n *counter) { n.Add(1) }
-
-// addTo adds the counters to s.
-func (c *counters) addTo(s *Stats) {
-	s.Started += c.started.Load()
-	s.Succeeded += c.succeeded.Load()
-	s.Retried += c.retried.Load()
-	s.Snoozed += c.snoozed.Load()
-	s.Failed += c.failed.Load()
-	s.Cancelled += c.cancelled.Load()
-	s.Lost += c.lost.Load()
-	s.Returned += c.returned.Load()
-	s.Panics += c.panics.Load()
+// addTo adds the counters to others.
+func (c *counters) addTo(to *counters) {
+	for kind := range c {
+		to[kind].Add(c[kind].Load())
+	}
 }
 
 // Stats returns counters and gauges of about one moment, because handlers go on. It is O(workers).
-func (p *Pool[V]) Stats() Stats { return p.stats() }
-
-// Stats returns counters and gauges of about one moment, because handlers go on. It is O(workers).
-func (w *Workers) Stats() Stats { return w.stats() }
-
-func (ws *workerSet) stats() Stats {
+func (ws *workerSet) Stats() Stats {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	s := ws.endedStats
-	s.Workers, s.Idle, s.Nested = ws.active, len(ws.idle), ws.yielding
-	s.Running = s.Workers - s.Idle
-	s.Min, s.Max, s.Paused, s.Closed = ws.scale.Min, ws.scale.Max, ws.paused, ws.closing
-	s.Dropped, s.Expired, s.Refused = ws.dropped.Load(), ws.expired.Load(), ws.refused.Load()
-	s.DeadLetters, s.Leftovers = ws.deadLetters.Load(), ws.leftoverCount.Load()
-	s.Prefetched, s.Unsettled = int(ws.prefetched.Load()), int(ws.settling.Load())
+	var n counters
+	ws.counts.addTo(&n)
+	for w := range ws.all {
+		w.counts.addTo(&n)
+	}
+	s := Stats{
+		Workers: ws.active, Idle: len(ws.idle), Running: ws.active - len(ws.idle), Nested: ws.yielding,
+		Prefetched: int(ws.prefetched.Load()), Unsettled: int(ws.settling.Load()),
+		Min: ws.scale.Min, Max: ws.scale.Max, Paused: ws.paused, Closed: ws.closing,
+		Started: n[EventStarted].Load(), Succeeded: n[EventSucceeded].Load(),
+		Retried: n[EventRetried].Load(), Snoozed: n[EventSnoozed].Load(),
+		Failed: n[EventFailed].Load(), Cancelled: n[EventCancelled].Load(),
+		Lost: n[EventLost].Load(), Returned: n[EventReturned].Load(), Panics: n[eventPanicked].Load(),
+		Dropped: n[EventDropped].Load(), Expired: n[EventExpired].Load(),
+		DeadLetters: n[EventDeadLetter].Load(), Leftovers: ws.leftoverCount.Load(),
+		Refused: n[EventRefused].Load(),
+	}
 	if i := ws.scheduleClock.current; i >= 0 {
 		s.Range = ws.ranges[i].Time
-	}
-	ws.backgroundCounts.addTo(&s)
-	for w := range ws.all {
-		w.counts.addTo(&s)
 	}
 	return s
 }
@@ -114,7 +103,7 @@ type Failure struct {
 	At        time.Time
 	Task      task.ID // 0 for an item
 	Key, Kind string  // of a task
-	Err       error   // a [*PanicError] has the stack
+	Err       error   // a [*task.PanicError] has the stack
 }
 
 // recent keeps the last failures. It is a ring.
@@ -132,12 +121,8 @@ func (r *recent) add(f Failure) {
 }
 
 // Failures returns the last 100 failures for good, the oldest first.
-func (p *Pool[V]) Failures() []Failure { return p.recent.all() }
-
-// Failures returns the last 100 failures for good, the oldest first.
-func (w *Workers) Failures() []Failure { return w.recent.all() }
-
-func (r *recent) all() []Failure {
+func (ws *workerSet) Failures() []Failure {
+	r := &ws.recent
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := min(r.count, len(r.ring))

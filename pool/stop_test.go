@@ -18,58 +18,56 @@ import (
 	"github.com/fairq/fairq/task/memory"
 )
 
-// TestCalledByHandler has handlers, observers and a sink that wait for themselves, whatever
-// context they use.
+// TestCalledByHandler has handlers, observers and a sink that wait for themselves.
 func TestCalledByHandler(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		var p *pool.Pool[int]
 		var w *pool.Workers
 		var places sync.Map
-		check := func(place string) {
+		check := func(place string, ctx context.Context) {
 			places.Store(place, nil)
 			for _, call := range []func(context.Context) error{p.Wait, p.Shutdown, p.StopAndWait} {
-				assert.ErrorIs(t, call(context.Background()), pool.ErrInvalid)
+				assert.ErrorIs(t, call(ctx), task.ErrInvalid)
 			}
 		}
 		p = openFunc(t, func(ctx context.Context, tk *task.Task[int]) error {
-			pool.Yield(ctx, func() { check("Yield") })
+			pool.Yield(ctx, func() { check("Yield", ctx) })
 			over, cancel := context.WithCancel(ctx)
 			cancel()
-			// it calls Refused in this goroutine
+			// it calls Refused
 			if assert.ErrorIs(t, p.Submit(over, "a", 1), context.Canceled) &&
 				assert.NoError(t, w.Wait(ctx)) { // that is another one
-				check("handler")
+				check("handler", ctx)
 			}
 			return pool.Permanent(errNo)
 		}, pool.Options[int]{
-			Observer: pool.Observer[int]{
-				Scaled:     func(int, int) { check("Scaled") },
-				DeadLetter: func(context.Context, *pool.DeadLetter[int], error) { check("DeadLetter") },
-				Dropped:    func(context.Context, string, *task.Task[int]) { check("Dropped") },
-				Expired:    func(context.Context, string, *task.Task[int]) { check("Expired") },
-				Refused:    func(context.Context, string, *task.Task[int], error) { check("Refused") },
+			Observer: func(ctx context.Context, e pool.Event[int]) { check(e.Kind.String(), ctx) },
+			DeadLetters: func(ctx context.Context, _ *pool.DeadLetter[int]) error {
+				check("sink", ctx)
+				return nil
 			},
-			DeadLetters: func(context.Context, *pool.DeadLetter[int]) error { check("sink"); return nil },
-			Logger:      quiet, Queue: task.Options[int]{Capacity: 1}, WhenFull: pool.DropNew, Workers: 1,
+			Logger: quiet, Queue: task.Options[int]{Capacity: 1}, WhenFull: pool.DropNew, Workers: 1,
 		})
 		q := fairq.New(func(int) string { return "a" }, nil)
 		w = pool.NewWorkers(q, func(ctx context.Context, n int) error {
 			for _, call := range []func(context.Context) error{w.Wait, w.Shutdown} {
-				assert.ErrorIs(t, call(ctx), pool.ErrInvalid)
+				assert.ErrorIs(t, call(ctx), task.ErrInvalid)
 			}
 			return nil
-		}, &pool.Options[int]{Logger: quiet})
+		}, &pool.WorkersOptions[int]{Logger: quiet})
 		require.ErrorIs(t, p.Do(ctx, "a", 1, pool.PutOptions{}), errNo)
 		_, err := p.Put(ctx, "a", 1,
-			pool.PutOptions{Delay: time.Hour, Deadline: time.Now().Add(time.Second)})
+			pool.PutOptions{PutOptions: task.PutOptions{
+				Delay: time.Hour, Deadline: time.Now().Add(time.Second),
+			}})
 		require.NoError(t, err)
 		require.NoError(t, p.Submit(ctx, "a", 1))
 		_, err = p.TrySubmit(ctx, "a", 1, pool.PutOptions{})
-		require.ErrorIs(t, err, pool.ErrFull)
+		require.ErrorIs(t, err, task.ErrFull)
 		require.NoError(t, p.Wait(ctx))
 		for _, place := range []string{
-			"Yield", "handler", "Scaled", "DeadLetter", "sink", "Dropped",
-			"Expired", "Refused",
+			"Yield", "handler", "sink", "offered", "refused", "started", "failed", "dropped", "expired",
+			"dead letter", "scaled",
 		} {
 			_, called := places.Load(place)
 			require.True(t, called, place)
@@ -90,7 +88,7 @@ func TestWaitAfterShutdown(t *testing.T) {
 				want = pool.ErrShutdown
 			}
 			items := fairq.New(func(int) string { return "a" }, nil)
-			w := pool.NewWorkers(items, newGate().do, &pool.Options[int]{Workers: 1, Logger: quiet})
+			w := pool.NewWorkers(items, newGate().do, &pool.WorkersOptions[int]{Workers: 1, Logger: quiet})
 			q := openQueue[int](t, nil)
 			others := openNew(t, q, newGate().handle, pool.Options[int]{Workers: 1})
 			own := openFunc(t, newGate().handle, pool.Options[int]{Workers: 1})
@@ -142,7 +140,7 @@ func TestStopAndWait(t *testing.T) {
 			}
 			for i := range 4 {
 				delay := time.Duration(i%2) * time.Hour
-				_, err := p.Put(ctx, "a", i, pool.PutOptions{Delay: delay})
+				_, err := p.Put(ctx, "a", i, pool.PutOptions{PutOptions: task.PutOptions{Delay: delay}})
 				require.NoError(t, err)
 			}
 			blocked := later(func() error { return p.Submit(ctx, "a", 9) })
@@ -225,11 +223,7 @@ func TestPauseWhenSucceeded(t *testing.T) {
 		done := 0
 		p = pool.Func(func(context.Context, *task.Task[int]) error { done++; return nil },
 			&pool.Options[int]{
-				Workers: 1, Observer: pool.Observer[int]{Succeeded: func(context.Context, string,
-					*task.Task[int], time.Duration,
-				) {
-					p.Pause()
-				}},
+				Workers: 1, Observer: on(pool.EventSucceeded, func(pool.Event[int]) { p.Pause() }),
 			})
 		p.Pause()
 		for i := range 3 {
@@ -269,8 +263,8 @@ func (b slowStatsBackend) Stats(ctx context.Context) (driver.Stats, error) {
 // expires. Wait looks again.
 func TestWaitLooksAgain(t *testing.T) {
 	for name, o := range map[string]pool.PutOptions{
-		"begins":  {Delay: time.Second / 2},
-		"expires": {Delay: time.Hour, Deadline: time.Unix(946684800, 5e8)},
+		"begins":  {PutOptions: task.PutOptions{Delay: time.Second / 2}},
+		"expires": {PutOptions: task.PutOptions{Delay: time.Hour, Deadline: time.Unix(946684800, 5e8)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, ctx context.Context) {
@@ -281,7 +275,9 @@ func TestWaitLooksAgain(t *testing.T) {
 					if tk.Payload == 0 {
 						return nil
 					}
-					_, err := p.Put(ctx, "a", 0, pool.PutOptions{Class: "a", Delay: time.Hour})
+					_, err := p.Put(ctx, "a", 0, pool.PutOptions{PutOptions: task.PutOptions{
+						Delay: time.Hour,
+					}, Class: "a"})
 					return err
 				}, pool.Options[int]{
 					Workers: 1, Classes: []pool.Class[int]{{Name: "a", Queue: q}, {Name: "b"}},
@@ -327,7 +323,7 @@ func TestStopAndWaitForSubmits(t *testing.T) {
 func TestWaitForWhatOthersTake(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		q := fairq.New(func(int) string { return "a" }, nil)
-		w := pool.NewWorkers(q, newGate().do, &pool.Options[int]{Workers: 1, Logger: quiet})
+		w := pool.NewWorkers(q, newGate().do, &pool.WorkersOptions[int]{Workers: 1, Logger: quiet})
 		w.Pause()
 		require.NoError(t, q.Push(1))
 		result := later(func() error { return w.Wait(ctx) })
@@ -336,5 +332,16 @@ func TestWaitForWhatOthersTake(t *testing.T) {
 		q.Pop()
 		require.NoError(t, <-result)
 		require.NoError(t, w.Shutdown(ctx))
+	})
+}
+
+// Wait returns the error of a queue that cannot report its tasks, even a queue that was closed.
+func TestWaitForClosedQueue(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		q := openQueue[int](t, nil)
+		p := openNew(t, q, nothing, pool.Options[int]{Workers: 1})
+		require.NoError(t, q.Close(ctx))
+		require.ErrorIs(t, p.Wait(ctx), task.ErrClosed)
+		require.NoError(t, p.Shutdown(ctx))
 	})
 }

@@ -95,7 +95,7 @@ func TestNewWorkersCycles(t *testing.T) {
 			}
 			done.Add(1)
 			return nil
-		}, &pool.Options[int]{Logger: quiet, Scale: anyScale(r), AbandonAfter: time.Minute})
+		}, &pool.WorkersOptions[int]{Logger: quiet, Scale: anyScale(r), AbandonAfter: time.Minute})
 		for range 1 + r.IntN(2) {
 			items := 1 + r.IntN(4)
 			all.Go(func() {
@@ -148,14 +148,14 @@ func TestWorkersAreFound(t *testing.T) {
 	if testing.Short() {
 		rounds = 300
 	}
-	for _, limits := range [][]pool.Limit{nil, {{Priority: 1, Running: 3}}} {
+	for _, filter := range []func(int) task.Filter{nil, below(3)} {
 		var met atomic.Pointer[sync.WaitGroup]
 		p := pool.Func(func(context.Context, *task.Task[int]) error {
 			all := met.Load()
 			all.Done()
 			all.Wait()
 			return nil
-		}, &pool.Options[int]{Logger: quiet, Scale: pool.Scale{Max: 3}, Limits: limits})
+		}, &pool.Options[int]{Logger: quiet, Scale: pool.Scale{Max: 3}, Filter: filter})
 		for round := range rounds {
 			all := new(sync.WaitGroup)
 			all.Add(3)

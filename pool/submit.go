@@ -11,46 +11,25 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// PutOptions are the options of a task: those of [task.PutOptions], which says more about them,
-// and options for pools.
+// PutOptions are the options of a task: those of the queue, and its class. In a pool a Delay of 0
+// means Options.Delay, and a negative one none. Without a Deadline the task gets
+// Options.DeadlineAfter, unless its TTL is negative. A MaxAttempts of 0 means the default of the
+// queue, or else that of the Policy; negative means no limit.
 type PutOptions struct {
-	Priority    int           // less is more urgent; 0 means the queue's default, negative means 0
-	Cost        int64         // how much work it is, see Quantum of [task.Options]; 0 means 1
-	Delay       time.Duration // until it is ready; 0 means Options.Delay, negative means none
-	MaxDelay    time.Duration // with Replace, the longest that Puts can delay it
-	TTL         time.Duration // time to live; 0 means the queue's default, negative none
-	Deadline    time.Time     // when it expires; zero means Options.DeadlineAfter, or none if TTL < 0
-	TTR         time.Duration // how long a lease lasts, see Task.Touch; 0 means the queue's default
-	MaxAttempts int           // 0 means the default of queue or Policy, negative means no limit
-	Kind        string        // selects a handler, see [Mux]
-	UniqueKey   string        // only one task of a queue can have it at a time; see Queue.Wait
-	Replace     bool          // replaces, or follows, the task with its UniqueKey
-	Group       string        // holds it back until task.Queue.StartGroup
-	Role        task.Role     // its role in its group
-
-	Metadata map[string]string // for code that need not know its payload
+	task.PutOptions
 
 	// Class selects the queue, in a pool with several; "" means the first one.
 	Class string
-}
-
-// Task returns the options for a task queue, without the options for pools.
-func (o PutOptions) Task() task.PutOptions {
-	return task.PutOptions{
-		Priority: o.Priority, Cost: o.Cost, Delay: o.Delay, MaxDelay: o.MaxDelay, TTL: o.TTL,
-		Deadline: o.Deadline, TTR: o.TTR, MaxAttempts: o.MaxAttempts, Kind: o.Kind,
-		UniqueKey: o.UniqueKey, Replace: o.Replace, Group: o.Group, Role: o.Role,
-		Metadata: o.Metadata,
-	}
 }
 
 // Submit puts a task of a key, with the pool's defaults, into the queue of the pool, the first one
 // if it has several. Options.WhenFull decides if there is no room. If ctx is done, it returns the
 // error of ctx. After Shutdown it returns [ErrShutdown], unless a handler of the pool calls it.
 //
-// A handler or a sink of the pool gets a [*FullError] instead of waiting for room, because it may
-// have to make that room. The pool recognizes them by their goroutine and by their context, until
-// the handler returns.
+// A handler or a sink of the pool gets a [*task.FullError] instead of waiting for room, because
+// it may have to make that room. The pool recognizes them by the context that they were called
+// with, or one made from it, until the handler returns. With another context the call may wait
+// for itself.
 func (p *Pool[V]) Submit(ctx context.Context, key string, payload V) error {
 	_, err := p.submit(ctx, key, payload, nil, p.whenFull)
 	return err
@@ -64,7 +43,7 @@ func (p *Pool[V]) Put(ctx context.Context, key string, payload V,
 }
 
 // TrySubmit is like Put, but never waits for room and never drops the task: it returns a
-// [*FullError], and the caller keeps the task.
+// [*task.FullError], and the caller keeps the task.
 func (p *Pool[V]) TrySubmit(ctx context.Context, key string, payload V,
 	options PutOptions,
 ) (task.ID, error) {
@@ -92,9 +71,7 @@ func (p *Pool[V]) SubmitBatch(ctx context.Context, tasks []Entry[V]) (ids []task
 		}
 	}
 	for i := range offers {
-		if p.observer.Offered != nil {
-			p.observeOffered(ctx, &offers[i])
-		}
+		p.observeOffer(ctx, EventOffered, &offers[i], nil)
 	}
 	defer p.endSubmit()
 	err = p.beginSubmit(ctx)
@@ -115,7 +92,7 @@ func (p *Pool[V]) SubmitBatch(ctx context.Context, tasks []Entry[V]) (ids []task
 	}
 	for i := range offers {
 		if i >= len(ids) {
-			p.observeRefused(ctx, &offers[i], err)
+			p.observeOffer(ctx, EventRefused, &offers[i], err)
 		} else if puts[i].Options.Replace {
 			offers[i].class.repeats.remove(ids[i])
 		}
@@ -137,7 +114,7 @@ var noOptions task.PutOptions
 // is unknown.
 func (p *Pool[V]) fill(offer *offer[V], options *PutOptions) (err error) {
 	o := offer.options
-	*o = options.Task()
+	*o = options.PutOptions
 	if o.MaxAttempts < 0 {
 		o.MaxAttempts = fairq.MaxLen // or it would get the limit of the Policy
 	}
@@ -164,9 +141,7 @@ func (p *Pool[V]) submit(
 			return 0, err
 		}
 	}
-	if p.observer.Offered != nil {
-		p.observeOffered(ctx, &o)
-	}
+	p.observeOffer(ctx, EventOffered, &o, nil)
 	defer p.endSubmit()
 	if err = p.beginSubmit(ctx); err == nil {
 		id, err = o.class.queue.Put(ctx, o.key, o.payload, *o.options)
@@ -175,7 +150,7 @@ func (p *Pool[V]) submit(
 		}
 	}
 	if err != nil {
-		p.observeRefused(ctx, &o, err)
+		p.observeOffer(ctx, EventRefused, &o, err)
 	} else if o.options.Replace {
 		o.class.repeats.remove(id)
 	}
@@ -192,12 +167,12 @@ func (p *Pool[V]) makeRoom(
 		if bad := p.send(newDeadLetter(o.class.name, t, ReasonOverflow, full)); bad != nil {
 			return 0, errors.Join(full, bad) // the task remains the caller's
 		}
-		p.taskDropped(ctx, o.class.name, t)
+		p.observeTask(ctx, EventDropped, o.class.name, t, nil)
 		return 0, nil
 	case Reject:
 		return 0, full
 	}
-	if setOf(ctx) == &p.workerSet || p.notInHandler("Submit") != nil {
+	if setOf(ctx) == &p.workerSet {
 		return 0, full
 	}
 	waiting := p.accepting
@@ -238,15 +213,11 @@ func (o *offer[V]) newTask() *task.Task[V] {
 	return task.NewTask(i, o.payload)
 }
 
-// observeOffered calls Observer.Offered.
-func (p *Pool[V]) observeOffered(ctx context.Context, o *offer[V]) {
-	p.observe("Offered", func() { p.observer.Offered(ctx, o.class.name, o.newTask()) })
-}
-
-// observeRefused observes the error that Submit or the like returns for a task.
-func (p *Pool[V]) observeRefused(ctx context.Context, o *offer[V], err error) {
-	p.refused.Add(1)
-	if f := p.observer.Refused; f != nil {
-		p.observeOutside("Refused", func() { f(ctx, o.class.name, o.newTask(), err) })
+// observeOffer counts and observes an event of an offer. Without an Observer it makes no task.
+func (p *Pool[V]) observeOffer(ctx context.Context, kind EventKind, o *offer[V], err error) {
+	if p.observer != nil {
+		p.observeTask(ctx, kind, o.class.name, o.newTask(), err)
+	} else if kind != EventOffered {
+		p.counts[kind].Add(1)
 	}
 }

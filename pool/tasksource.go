@@ -14,27 +14,20 @@ import (
 // taskSource is the source of a [Pool]: the queues of its classes.
 //
 // If a class has no task, its taskWatch reports the next one. Until then the class is skipped.
-// With several classes, or with limits, takes go one by one, under mu, so that each knows the
-// takes of the others. With one class and no limits, all workers take at the same time.
 type taskSource[V any] struct {
-	pool    *Pool[V]
-	classes []*class[V]
-	strict  bool
+	pool       *Pool[V]
+	classes    []*class[V]
+	strict     bool
+	filterOf   func(running int) task.Filter // Options.Filter
+	prefetcher *prefetcher[V]                // nil if nothing is prefetched
 
-	running    atomic.Int64   // taken tasks that are not done, without those in Yield
-	serial     atomic.Bool    // takes go one by one: there are several classes, or limits
-	prefetcher *prefetcher[V] // nil if nothing is prefetched; not used while serial is true
+	// filtering has a token for the only take that runs at a time if filterOf is set, because each
+	// must know the running tasks of the others.
+	filtering chan struct{}
+	filter    task.Filter // of all consumers
 
-	// mu protects the fields below. If serial is true, a take holds it, so that each knows the
-	// takes of the others. Unlike other locks, it is held during calls of a queue, because no
-	// other take could proceed anyway.
-	mu           sync.Mutex
-	limits       []Limit
-	kinds        []string
-	filter       task.Filter // the filter of all consumers
-	turns        fairq.Queue[int, struct{}]
-	takeCount    uint64      // calls of takeSerial
-	mayHaveTasks atomic.Bool // a class may have tasks again, but has no turns
+	mu    sync.Mutex // protects round, and those of the classes; nothing is called under it
+	round int64      // of the class that was served last
 }
 
 // class is a queue that is drained.
@@ -64,9 +57,9 @@ type class[V any] struct {
 	// handled.
 	goneHandled atomic.Uint64
 
-	// Protected by taskSource.mu:
-	inTurn  bool   // the class has its turns in taskSource.turns
-	askedAt uint64 // the takeCount of the last call that found no task in the class
+	// A class is served up to weight times in a round. Both are protected by taskSource.mu.
+	round  int64
+	served int // in this round
 }
 
 // add adds a class.
@@ -77,72 +70,131 @@ func (s *taskSource[V]) add(c *class[V]) {
 	c.taskWatch = c.consumer.Watch(func() {
 		c.woken.Store(true)
 		c.watching.Store(false)
-		s.mayHaveTasks.Store(true)
-		s.pool.dispatch()
+		s.pool.wake()
 	})
-	c.loadWatch = c.consumer.Watch(s.pool.dispatch)
+	c.loadWatch = c.consumer.Watch(s.pool.wake)
 	s.classes = append(s.classes, c)
 }
 
-// runNext implements source.
-func (s *taskSource[V]) runNext(w *worker) (bool, error) {
-	a, err := s.take(w)
-	if a == nil {
-		return false, err
-	}
-	a.do(w)
-	return true, err
-}
-
-// takeOrWatch implements source.
-func (s *taskSource[V]) takeOrWatch() (job, error) {
-	a, err := s.take(nil)
-	if a == nil {
-		return nil, err
-	}
-	return a, nil
-}
-
-// take takes the next task, for a worker that has just finished one. Without a worker the call is
-// for dispatch: if there is no task, it arms the watches. It returns nil if there is none.
-func (s *taskSource[V]) take(w *worker) (*attempt[V], error) {
-	if s.serial.Load() {
-		return s.takeSerial()
-	}
-	c := s.classes[0]
+// take implements source.
+func (s *taskSource[V]) take(w *worker, first bool) (job, bool, error) {
 	if s.prefetcher != nil {
-		return c.attempt(s.prefetcher.next(w)), nil
+		t, more := s.prefetcher.next(w, first)
+		if t == nil {
+			return nil, false, nil
+		}
+		return s.classes[0].attempt(t), first && more, nil
 	}
-	if c.watching.Load() {
-		return nil, nil
+	if s.filterOf != nil {
+		s.filtering <- struct{}{}
+		defer func() { <-s.filtering }()
+		s.setFilter()
 	}
-	if w == nil {
-		return c.takeOrWatch(s.pool.ctx)
+	a, more, err := s.takeFromAny(w, first)
+	if a == nil {
+		return nil, false, err
 	}
-	t, _, err := c.consumer.TryTake(s.pool.ctx)
-	return c.attempt(t), err
+	return a, more, err
 }
 
-// watches implements source.
-func (s *taskSource[V]) watches() bool {
-	return !s.serial.Load() && s.prefetcher == nil && s.classes[0].watching.Load()
+// takeFromAny asks the classes in turn until one has a task.
+func (s *taskSource[V]) takeFromAny(w *worker, first bool) (
+	a *attempt[V], more bool, failed error,
+) {
+	if len(s.classes) == 1 {
+		return s.classes[0].take(s.pool.ctx, first || w.dry)
+	}
+	var asked map[*class[V]]bool // in vain
+	for {
+		c := s.reserve(asked)
+		if c == nil {
+			return nil, false, cmp.Or(failed, s.allOver())
+		}
+		a, more, err := c.take(s.pool.ctx, first)
+		if a != nil {
+			// Of another class that is due, nobody but this worker may know.
+			return a, more || first && slices.ContainsFunc(s.classes, (*class[V]).mayHaveTask), failed
+		}
+		s.giveBack(c)
+		if asked == nil {
+			asked = map[*class[V]]bool{}
+		}
+		asked[c] = true
+		if isOver(err) { // whatever it is, the other classes are asked
+			c.over.Store(true)
+		} else if err != nil {
+			failed = err
+		}
+	}
 }
 
-// takeOrWatch takes a task, or arms taskWatch if there is none.
-func (c *class[V]) takeOrWatch(ctx context.Context) (*attempt[V], error) {
+// reserve returns the next class to ask, except these, and counts it as served; nil if there is
+// none. In strict order each class is asked, even a class without a task: its taskWatch may be
+// about to report one, and an urgent task must be the very next to start.
+func (s *taskSource[V]) reserve(except map[*class[V]]bool) (next *class[V]) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.classes {
+		switch {
+		case c.over.Load() || except[c] || !s.strict && c.watching.Load():
+			continue
+		case c.round < s.round: // it had no task then; an unused share is not credited
+			c.round, c.served = s.round, 0
+		}
+		if next == nil || !s.strict && (c.round < next.round ||
+			c.round == next.round && c.served*next.weight < next.served*c.weight) {
+			next = c
+		}
+	}
+	if next != nil {
+		s.round = next.round
+		if next.served++; next.served == next.weight {
+			next.round, next.served = next.round+1, 0
+		}
+	}
+	return next
+}
+
+// giveBack undoes reserve.
+func (s *taskSource[V]) giveBack(c *class[V]) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.served--; c.served < 0 {
+		c.round, c.served = c.round-1, c.weight-1
+	}
+}
+
+func (c *class[V]) mayHaveTask() bool { return !c.watching.Load() && !c.over.Load() }
+
+// take takes a task of the class. If there is none, or first is true, it arms taskWatch if that is
+// the last one; more is true if others may rely on a watch that is not armed now.
+func (c *class[V]) take(ctx context.Context, first bool) (a *attempt[V], more bool, err error) {
+	if !first {
+		if c.watching.Load() && !c.pool.tasks.strict {
+			return nil, false, nil
+		}
+		t, _, err := c.consumer.TryTake(ctx)
+		if err == nil {
+			c.pool.sourceWorks()
+		}
+		if t != nil || err != nil || c.watching.Load() {
+			return c.attempt(t), false, err
+		}
+	}
 	// watching before woken: if taskWatch, armed before, is due in between, watching is false
 	// after this, and the queue is asked again.
 	c.watching.Store(true)
 	c.woken.Store(false)
-	a := &attempt[V]{class: c}
+	a = &attempt[V]{class: c}
 	found, armed, err := c.taskWatch.Take(ctx, &a.task)
 	if !armed {
 		c.watching.Store(false)
 	}
 	if !found {
-		return nil, err
+		return nil, false, err
 	}
-	return a.taken(), err
+	c.pool.sourceWorks()
+	return a.taken(), !armed, err
 }
 
 // attempt returns an attempt for a taken task; nil if t is nil.
@@ -155,67 +207,14 @@ func (c *class[V]) attempt(t *task.Task[V]) *attempt[V] {
 
 // taken counts an attempt whose task was taken.
 func (a *attempt[V]) taken() *attempt[V] {
-	a.class.pool.tasks.running.Add(1)
+	if p := a.class.pool; p.tasks.filterOf != nil {
+		p.taken.Add(1)
+	}
 	return a
 }
 
-// takeSerial is take with several classes, or limits. It asks the classes in turn until one has a
-// task. A class without tasks loses its turns until it may have tasks again.
-func (s *taskSource[V]) takeSerial() (*attempt[V], error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.prefetcher != nil && !s.serial.Load() { // the limits were removed in between
-		return s.classes[0].attempt(s.prefetcher.next(nil)), nil
-	}
-	s.updateFilterLocked()
-	if s.mayHaveTasks.Swap(false) {
-		for i, c := range s.classes {
-			if !c.watching.Load() && !c.inTurn && !c.over.Load() {
-				c.inTurn = true
-				for range c.weight {
-					s.turns.Push(i, struct{}{})
-				}
-			}
-		}
-	}
-	s.takeCount++
-	var failed error
-	for {
-		i, ok := s.nextClassLocked()
-		if !ok {
-			return nil, cmp.Or(failed, s.allOverLocked())
-		}
-		c := s.classes[i]
-		// First without a watch, which is expensive, because usually there is a task.
-		t, _, err := c.consumer.TryTake(s.pool.ctx)
-		a := c.attempt(t)
-		if t == nil && err == nil && !c.watching.Load() {
-			a, err = c.takeOrWatch(s.pool.ctx)
-		}
-		if a != nil {
-			c.inTurn = true
-			if !s.strict {
-				s.turns.Push(i, struct{}{})
-			}
-			if c.watching.Load() {
-				s.dropTurnsLocked(i)
-			}
-			return a, nil
-		}
-		s.dropTurnsLocked(i)
-		c.askedAt = s.takeCount
-		switch { // whatever it is, the other classes are asked
-		case isOver(err):
-			c.over.Store(true)
-		case err != nil:
-			failed = err
-			s.mayHaveTasks.Store(true)
-		}
-	}
-}
-
-// allOverLocked returns an error if the queues of all classes were closed or dropped.
-func (s *taskSource[V]) allOverLocked() error {
+// allOver returns an error if the queues of all classes were closed or dropped.
+func (s *taskSource[V]) allOver() error {
 	for _, c := range s.classes {
 		if !c.over.Load() {
 			return nil
@@ -224,47 +223,26 @@ func (s *taskSource[V]) allOverLocked() error {
 	return task.ErrClosed
 }
 
-// dropTurnsLocked takes all turns from a class until it may have tasks again.
-func (s *taskSource[V]) dropTurnsLocked(i int) {
-	s.turns.RemoveKey(i)
-	s.classes[i].inTurn = false
-}
-
-// nextClassLocked returns the next class. In strict order each class is asked once, even one
-// without a task: its taskWatch may be about to report one, and an urgent task must be the very
-// next to start.
-func (s *taskSource[V]) nextClassLocked() (next int, ok bool) {
-	if !s.strict {
-		next, _, ok = s.turns.Pop()
-		return next, ok
+// rested implements source.
+func (s *taskSource[V]) rested() {
+	if s.prefetcher != nil {
+		s.prefetcher.begin()
 	}
-	next = slices.IndexFunc(s.classes, func(c *class[V]) bool {
-		return c.inTurn || c.askedAt != s.takeCount && !c.over.Load()
-	})
-	return next, next >= 0
 }
 
 // disarm implements source.
-func (s *taskSource[V]) disarm(handBack bool) {
-	if handBack {
-		s.recall()
+func (s *taskSource[V]) disarm(mayTake bool) (any bool) {
+	if s.prefetcher != nil && !mayTake {
+		s.prefetcher.recall()
 	}
-	// A due taskWatch must be asked again or disarmed: until then, other waiting calls of that
-	// queue may have to wait for this pool.
 	for _, c := range s.classes {
 		if c.woken.Swap(false) {
 			c.taskWatch.Disarm()
 			c.watching.Store(false) // a worker may have set it just now
-			s.mayHaveTasks.Store(true)
+			any = true
 		}
 	}
-}
-
-// recall hands back prefetched tasks.
-func (s *taskSource[V]) recall() {
-	if s.prefetcher != nil {
-		s.prefetcher.recall()
-	}
+	return any
 }
 
 // watchLoad implements source.
@@ -320,96 +298,20 @@ func (c *class[V]) readLoad(ctx context.Context) (waiting, room int, err error) 
 	return s.Ready + s.WaitingPut, room, err
 }
 
-// updateFilterLocked sets the tasks that consumers may take now, by limits and kinds.
-func (s *taskSource[V]) updateFilterLocked() {
-	f := task.Filter{Kinds: s.kinds}
-	running := int(s.running.Load())
-	for _, limit := range s.limits {
-		if running >= limit.Running && (f.MaxPriority == nil || *f.MaxPriority >= limit.Priority) {
-			f.MaxPriority = new(limit.Priority - 1)
-		}
-	}
-	old := s.filter
+// setFilter sets the tasks that consumers may take now, by Options.Filter.
+func (s *taskSource[V]) setFilter() {
+	f, old := s.filter, s.filter
+	s.pool.guard("Options.Filter", func() { f = s.filterOf(int(s.pool.taken.Load())) })
 	if slices.Equal(f.Kinds, old.Kinds) && (f.Kinds == nil) == (old.Kinds == nil) &&
 		(f.MaxPriority == nil) == (old.MaxPriority == nil) &&
 		(f.MaxPriority == nil || *f.MaxPriority == *old.MaxPriority) {
 		return
 	}
+	f.Kinds = slices.Clone(f.Kinds)
 	s.filter = f
 	for _, c := range s.classes {
 		c.consumer.SetFilter(f)
 	}
-}
-
-// addRunning implements source.
-func (s *taskSource[V]) addRunning(n int64) {
-	s.running.Add(n)
-	if s.serial.Load() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.updateFilterLocked()
-	}
-}
-
-// SetKinds changes the kinds of tasks to take: these, or all if kinds is nil. Running tasks go on.
-// So a program can drain kinds one after the other.
-func (p *Pool[V]) SetKinds(kinds []string) {
-	p.tasks.mu.Lock()
-	p.tasks.kinds = slices.Clone(kinds)
-	p.tasks.updateFilterLocked()
-	p.tasks.mu.Unlock()
-	p.tasks.recall()
-	p.dispatch()
-}
-
-// SetLimits changes [Options.Limits] for tasks that start from now on.
-func (p *Pool[V]) SetLimits(limits []Limit) error {
-	if err := validateLimits("SetLimits", limits); err != nil {
-		return err
-	}
-	s := &p.tasks
-	s.mu.Lock()
-	s.setLimitsLocked(limits)
-	s.updateFilterLocked()
-	s.mu.Unlock()
-	s.recall()
-	p.dispatch()
-	return nil
-}
-
-// setLimitsLocked sets the limits, and serial by them.
-func (s *taskSource[V]) setLimitsLocked(limits []Limit) {
-	s.limits = slices.Clone(limits)
-	s.mayHaveTasks.Store(true)
-	s.serial.Store(len(s.limits) > 0 || len(s.classes) > 1)
-}
-
-// validateLimits checks that less urgent tasks have no more room than urgent ones.
-func validateLimits(field string, limits []Limit) error {
-	sorted := slices.SortedFunc(slices.Values(limits),
-		func(a, b Limit) int { return a.Priority - b.Priority })
-	for i, limit := range sorted {
-		least := 0
-		if limit.Priority == 0 {
-			least = 1 // otherwise no task would ever start
-		}
-		switch {
-		case limit.Priority < 0 || limit.Priority > task.MaxPriority:
-			return invalid("%s: Priority is %d; the limits are 0 and %d", field, limit.Priority,
-				task.MaxPriority)
-		case limit.Running < least || limit.Running > MaxWorkers:
-			return invalid("%s: Running of priority %d is %d; the limits are %d and %d", field,
-				limit.Priority, limit.Running, least, MaxWorkers)
-		case i > 0 && limit.Priority == sorted[i-1].Priority:
-			return invalid("%s: priority %d has two limits, %d and %d", field, limit.Priority,
-				sorted[i-1].Running, limit.Running)
-		case i > 0 && limit.Running > sorted[i-1].Running:
-			return invalid("%s: Running of priority %d is %d; the limit is %d, that of the "+
-				"more urgent priority %d",
-				field, limit.Priority, limit.Running, sorted[i-1].Running, sorted[i-1].Priority)
-		}
-	}
-	return nil
 }
 
 // class returns the class of that name; the first one if it is empty.

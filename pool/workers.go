@@ -3,7 +3,9 @@ package pool
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/task"
@@ -16,6 +18,27 @@ type Workers struct {
 	queued func() int // how many items are
 }
 
+// WorkersOptions configure [NewWorkers]. The zero value of each field is its default. [Options]
+// says more about the fields that it has too.
+type WorkersOptions[V any] struct {
+	Workers  int // how many; 0 means [runtime.GOMAXPROCS]
+	Scale    Scale
+	Schedule Schedule
+
+	// Timeout is how long a handler has before its context is done; 0 means no limit.
+	Timeout time.Duration
+
+	// CostUnit lets keys share the workers' time. The queue must have SettleCosts.
+	CostUnit time.Duration
+
+	// DeadLetters receives failed items. If it is nil they are only observed and logged.
+	DeadLetters Sink[V]
+
+	AbandonAfter time.Duration // 0 means a second
+	Observer     Observer[V]
+	Logger       *slog.Logger
+}
+
 // NewWorkers returns workers that call a handler for each item of a FairQueue. The queue stays the
 // caller's, so its pushes decide what happens when it is full. Each item is handled at most once;
 // a failed item goes to DeadLetters. Retries, delays, kinds and priorities need a task queue; this
@@ -24,20 +47,22 @@ type Workers struct {
 // [fairq.Options].ShareTime an item is in hand until its handler returns.
 //
 // The workers start immediately. To end them, close the queue, Wait, and then Shutdown. nil
-// options are the defaults. Of the options only Workers, Scale, Schedule, Policy.Timeout,
-// DeadLetters, AbandonAfter, CostUnit, Observer and Logger may be set. NewWorkers panics if others
-// are, or if they do not make sense.
+// options are the defaults. NewWorkers panics if the options do not make sense.
 func NewWorkers[K comparable, V any](queue *fairq.FairQueue[K, V], handler Handler[V],
-	options *Options[V],
+	options *WorkersOptions[V],
 ) *Workers {
 	if queue == nil || handler == nil {
 		panic("pool: NewWorkers: the queue or the handler is nil")
 	}
 	var o Options[V]
-	if options != nil {
-		o = *options
+	if w := options; w != nil {
+		o = Options[V]{
+			Workers: w.Workers, Scale: w.Scale, Schedule: w.Schedule, Policy: Policy{Timeout: w.Timeout},
+			CostUnit: w.CostUnit, DeadLetters: w.DeadLetters, AbandonAfter: w.AbandonAfter,
+			Observer: w.Observer, Logger: w.Logger,
+		}
 	}
-	setup, err := o.completeForItems()
+	setup, err := o.completeCommon()
 	if err != nil {
 		panic(err)
 	}
@@ -50,6 +75,7 @@ func NewWorkers[K comparable, V any](queue *fairq.FairQueue[K, V], handler Handl
 		policy:  o.Policy, sink: o.DeadLetters, observer: o.Observer,
 	}
 	p.workerSettings = *setup
+	p.onScaled = p.observeScaled
 	s := &itemSource[K, V]{queue: queue}
 	s.class = class[V]{
 		pool: p, inMemory: true,
@@ -58,9 +84,9 @@ func NewWorkers[K comparable, V any](queue *fairq.FairQueue[K, V], handler Handl
 	s.class.done = func(item V) { _ = queue.Done(item) } // it is an error without ShareTime
 	s.itemWatch = queue.Watch(func() {
 		s.armed.Store(false)
-		p.dispatch()
+		p.wake()
 	})
-	s.loadWatch = queue.Watch(p.dispatch)
+	s.loadWatch = queue.Watch(p.wake)
 	p.start(s)
 	return &Workers{&p.workerSet, queue.Len}
 }
@@ -75,46 +101,32 @@ type itemSource[K comparable, V any] struct {
 	armed     atomic.Bool        // itemWatch is armed
 }
 
-// attempt returns an attempt for a popped item.
-func (s *itemSource[K, V]) attempt(value V) *attempt[V] {
-	return &attempt[V]{task: task.Task[V]{Payload: value}, class: &s.class}
-}
-
-// runNext implements source.
-func (s *itemSource[K, V]) runNext(w *worker) (bool, error) {
-	value, ok := s.queue.Pop()
-	if ok {
-		s.attempt(value).do(w)
-	}
-	return ok, nil
-}
-
-// takeOrWatch implements source.
-func (s *itemSource[K, V]) takeOrWatch() (job, error) {
-	for {
-		if value, ok := s.queue.Pop(); ok {
-			return s.attempt(value), nil
+// take implements source.
+func (s *itemSource[K, V]) take(_ *worker, first bool) (job, bool, error) {
+	for ; !s.armed.Load(); first = true { // an armed watch is about to call wake, if there is an item
+		value, ok := s.queue.Pop()
+		more := false
+		if first || !ok {
+			s.armed.Store(true)
+			if more = !s.itemWatch.Arm(1); more {
+				s.armed.Store(false)
+			}
 		}
-		s.armed.Store(true)
-		if s.itemWatch.Arm(1) {
-			return nil, nil
+		if ok {
+			return &attempt[V]{task: task.Task[V]{Payload: value}, class: &s.class}, more, nil
 		}
-		s.armed.Store(false)
-		if stats := s.queue.Stats(); stats.Closed && stats.Len == 0 {
-			return nil, fairq.ErrClosed
+		if stats := s.queue.Stats(); more && stats.Closed && stats.Len == 0 {
+			return nil, false, fairq.ErrClosed
 		}
 	}
+	return nil, false, nil
 }
 
-// watches implements source.
-func (s *itemSource[K, V]) watches() bool { return s.armed.Load() }
+// disarm implements source. A FairQueue lets nobody wait for a watch that is due.
+func (*itemSource[K, V]) disarm(bool) bool { return false }
 
-// disarm implements source.
-func (s *itemSource[K, V]) disarm(bool) {
-	if s.armed.Swap(false) {
-		s.itemWatch.Disarm()
-	}
-}
+// rested implements source.
+func (*itemSource[K, V]) rested() {}
 
 // drains implements source.
 func (*itemSource[K, V]) drains(any) bool { return false }
@@ -137,9 +149,6 @@ func (s *itemSource[K, V]) loadIsLow() bool {
 	return 2*(q.Len+q.WaitingPush) < q.Capacity
 }
 
-// addRunning implements source.
-func (*itemSource[K, V]) addRunning(int64) {}
-
 // Shutdown ends the workers. They take no more items, and running handlers finish. While a handler
 // is in [Yield] workers still take items, because it may wait for one. If ctx is done first, the
 // contexts of the handlers are cancelled with the cause [ErrShutdown]. Queued items stay in the
@@ -148,10 +157,10 @@ func (*itemSource[K, V]) addRunning(int64) {}
 // It returns nil if all handlers ended by themselves, the cause of ctx if they had to be
 // cancelled, and an [*AbandonedError] if some have not returned Options.AbandonAfter later. It may
 // be called several times, even at the same time, for instance with another ctx. A handler must
-// not call it, because it would wait for itself: in its goroutine it does nothing and returns an
-// [ErrInvalid]. To finish the backlog first, close the queue and call Wait.
+// not call it, because it would wait for itself: with its context it does nothing and returns an
+// [task.ErrInvalid]. To finish the backlog first, close the queue and call Wait.
 func (w *Workers) Shutdown(ctx context.Context) error {
-	if err := w.notInHandler("Shutdown"); err != nil {
+	if err := w.notInHandler(ctx, "Shutdown"); err != nil {
 		return err
 	}
 	defer w.markOver()
@@ -160,9 +169,9 @@ func (w *Workers) Shutdown(ctx context.Context) error {
 
 // Wait waits until all workers are idle and nothing is queued. It returns [ErrShutdown] if
 // Shutdown has left items, and the error of ctx if ctx is done first. A handler must not call it,
-// because it would wait for itself: in its goroutine it returns an [ErrInvalid].
+// because it would wait for itself: with its context it returns an [task.ErrInvalid].
 func (w *Workers) Wait(ctx context.Context) error {
-	err := w.notInHandler("Wait")
+	err := w.notInHandler(ctx, "Wait")
 	for atOnce := false; !atOnce && err == nil; {
 		// There is no event when other consumers take the last item.
 		limited, stop := context.WithTimeout(ctx, quietPoll)

@@ -2,7 +2,6 @@ package pool
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,10 +10,14 @@ import (
 // workerSet is the workers of a [Pool], or of [Workers]: goroutines that take tasks from a source
 // and run handlers. It starts them when there are tasks and ends them when there are none.
 //
-// A task goes one of two ways. A worker that has just finished one takes the next itself, from the
-// source, without mu: while slowPath is false it need not know of the others. If it finds none, it
-// is idle, and then dispatch gives it a task, or starts another worker for one. Only one goroutine
-// dispatches at a time, and the source calls dispatch whenever there may be a task again.
+// A worker takes for itself. If it finds no task it is idle, and the source has armed its watches,
+// which call wake. So whenever a worker is idle, or could be started, either the watches are armed
+// or a worker is about to ask. Only one worker at a time is woken to ask. If it has found a task
+// without arming the watch again, it wakes the next one, because there may be more tasks.
+//
+// Race: a task may come after a worker has asked and before it is idle, or runs. Then wake finds
+// no worker, or that worker, and counts that. A worker that finds another count than before it
+// asked asks again, or wakes the next one.
 type workerSet struct {
 	workerSettings
 	source source
@@ -30,43 +33,45 @@ type workerSet struct {
 	cancelSinks    context.CancelFunc
 	abandonedSinks atomic.Int64 // abandoned sinks that still run
 
-	dropped, expired, deadLetters, leftoverCount, refused counter // see Stats
-
 	recent recent
 
-	backgroundCounts counters     // of attempts that are settled in the background
-	prefetched       atomic.Int64 // tasks that were taken and not started, see prefetcher
-	settling         atomic.Int64 // attempts that are settled in the background
+	counts        counters // of events that are no running worker's
+	leftoverCount atomic.Uint64
+	prefetched    atomic.Int64 // tasks that were taken and not started, see prefetcher
+	taken         atomic.Int64 // for Options.Filter: tasks that run, without those in Yield
+	settling      atomic.Int64 // attempts that are settled in the background
 
-	// slowPath is set if a worker must take mu between two tasks: because it may have to end, or
-	// to make place for a handler that returns from Yield, or because no task may be taken. See
-	// updateLocked.
-	slowPath atomic.Bool
+	missed atomic.Uint64 // calls of wake that woke nobody; changed under mu
+
+	failing atomic.Bool // the source has returned an error, and not answered since
+	elastic atomic.Bool // the load decides about the number of workers
+
+	// interrupt is set if a worker must not take a task, but look at the set: because it may have to
+	// end, or to make place for a handler that returns from Yield, or because no task may be taken.
+	// See updateLocked.
+	interrupt atomic.Bool
 
 	// mu protects the fields below. Neither the source nor user code is called under it.
 	mu            sync.Mutex
 	scale         Scale // as of now
 	manual        bool  // scale was set by SetWorkers
 	paused        bool
-	active        int // workers, without workers whose handlers are in Yield
-	yielding      int // handlers in Yield
-	repeating     int // further runs of repeating tasks, see repeats: Wait does not wait for them
+	active        int  // workers, without workers whose handlers are in Yield
+	starting      int  // workers of these that start if there is a task for them: 0 or 1
+	asking        bool // a worker was woken, or is being started, and has not asked yet
+	yielding      int  // handlers in Yield
+	repeating     int  // further runs of repeating tasks, see repeats: Wait does not wait for them
 	all           map[*worker]struct{}
-	idle          []*worker // workers that wait for a task; the last busy one is at the end
+	idle          []*worker // workers that wait for a task, in the order of idleSince
 	toEnd         int       // how many must end because the load is low, though there is work
-	endedStats    Stats     // counters of ended workers
 	reaper        reaper
 	scheduleClock scheduleClock
 	retryTimer    *time.Timer // retries a source that has returned an error
-	failing       bool        // the source has returned an error, and no task since
 
-	unassigned      []job           // tasks that were taken when Scale.Max was more; they are next
-	returning       []chan struct{} // handlers that return from Yield and wait for a place
-	backgroundCalls int             // functions that run in background
-	letters         int             // dead letters in hand, see holdLetter
-	lettersGone     chan struct{}   // closed when there is none any more; nil if there is none
-
-	dispatching, dispatchAgain bool // see dispatch
+	returning       []*worker     // workers whose handlers return from Yield and wait for a place
+	backgroundCalls int           // functions that run in background
+	letters         int           // dead letters in hand, see holdLetter
+	lettersGone     chan struct{} // closed when there is none any more; nil if there is none
 
 	closing    bool            // Shutdown was called
 	cancelled  bool            // and its time is over, so handlers were cancelled
@@ -77,79 +82,43 @@ type workerSet struct {
 	markOver   context.CancelFunc
 	waiters    []chan struct{} // calls of waitQuiet
 	running    sync.WaitGroup  // all goroutines that Shutdown waits for
-
-	goroutineIDs sync.Map // the numbers of these, see notInHandler
 }
 
-// source has the tasks of the workers. Many goroutines may call its methods at the same time, but
-// only the dispatching one may call takeOrWatch and watchLoad.
+// source has the tasks of the workers. Many goroutines may call its methods at the same time,
+// without mu.
 type source interface {
-	// runNext takes the next task and runs it. It returns false if there is none.
-	runNext(w *worker) (ok bool, err error)
+	// take takes the next task for a worker. If it returns nil, wake will be called when there may be
+	// one. A worker that was idle is first: then the call arms the watches even if it finds a task,
+	// because that is often the only one. If they are not armed afterwards, more is true.
+	take(w *worker, first bool) (next job, more bool, err error)
 
-	// takeOrWatch takes the next task for a worker. If there is none it returns nil, and the
-	// source calls workerSet.dispatch as soon as there may be one, unless disarm is called before.
-	// With handBack, disarm also hands back prefetched tasks.
-	takeOrWatch() (task job, err error)
-	disarm(handBack bool)
+	// rested is called when a worker has found no task, and is idle or was not started.
+	rested()
 
-	// watches reports whether the source is sure to call dispatch when there is a task, unless
-	// disarm is called before: then there is none to take now. It may be called with mu.
-	watches() bool
+	// disarm disarms watches that have called wake in vain, because others may wait for their turn
+	// after them. It reports whether there were any. If no task may be taken it also hands back
+	// prefetched tasks.
+	disarm(mayTake bool) bool
 
-	// watchLoad schedules a call of workerSet.dispatch when a queue is full enough for another
-	// worker, see Scale. If it is already, it returns false instead. loadIsLow reports whether all
-	// queues are empty enough to end a worker.
+	// watchLoad schedules a call of wake when a queue is full enough for another worker, see Scale.
+	// If it is already, it returns false instead. loadIsLow reports whether all queues are empty
+	// enough to end a worker.
 	watchLoad() bool
 	loadIsLow() bool
 
 	// drains reports whether the source takes tasks from this queue.
 	drains(queue any) bool
-
-	// addRunning adds n to the number of running handlers, which Yield changes.
-	addRunning(n int64)
 }
 
-// job is a taken task.
-type job interface{ do(w *worker) }
-
-// worker is a goroutine that runs handlers.
-type worker struct {
-	set        *workerSet
-	ctx        context.Context // parent of its handlers' contexts; workerOf finds the worker by it
-	next       chan job        // gives a task to an idle worker; nil means that it must end
-	idleSince  time.Time       // protected by workerSet.mu
-	started    time.Time       // start of its task; zero if no option needs that
-	handled    bool            // the handler was called with its task
-	repeats    bool            // its task counts in workerSet.repeating
-	following  job             // a task taken by the ack of the last one, or nil
-	yieldDepth int             // calls of Yield at this moment; protected by workerSet.mu
-	remaining  int             // how many workers were left when it was removed
-	counts     counters
-}
-
-type (
-	workerKey  struct{}
-	setKey     struct{}
-	attemptKey struct{}
-)
-
-// workerOf returns the worker whose handler has this context, or nil.
-func workerOf(ctx context.Context) *worker {
-	w, _ := ctx.Value(workerKey{}).(*worker)
-	return w
-}
-
-// setOf returns the set with a handler or sink that has this context, or nil.
-func setOf(ctx context.Context) *workerSet {
-	ws, _ := ctx.Value(setKey{}).(*workerSet)
-	return ws
+// inside returns ctx as the context of a function for which the set waits.
+func (ws *workerSet) inside(ctx context.Context) context.Context {
+	return context.WithValue(ctx, setKey{}, ws)
 }
 
 // start begins to drain a source.
 func (ws *workerSet) start(s source) {
 	ws.source = s
-	base := context.WithValue(context.Background(), setKey{}, ws)
+	base := ws.inside(context.Background())
 	ws.ctx, ws.cancel = context.WithCancelCause(base)
 	ws.storeCtx, ws.cancelStore = context.WithCancel(base)
 	ws.sinkCtx, ws.cancelSinks = context.WithCancel(base)
@@ -171,140 +140,122 @@ func (ws *workerSet) mayTakeLocked() bool {
 	return !ws.paused && ws.scale.Max > 0
 }
 
-// dispatch takes tasks and gives them to workers, as long as there are both. It is called whenever
-// there may be both again. Invariant on return: if a worker is idle, or could be started, then the
-// source is empty or the load too low, and the source calls dispatch when that changes.
-//
-// If another goroutine dispatches already, that one does one more round, so this one need not
-// wait.
-func (ws *workerSet) dispatch() {
+// wake lets one more worker ask for a task: an idle one, or a new one. It is called whenever there
+// may be a task for which no worker asks.
+func (ws *workerSet) wake() {
+	// After disarm again, because a worker may have come to rely on the watch in between.
+	for again := true; again && !ws.letAsk(); {
+		ws.mu.Lock()
+		may := ws.mayTakeLocked()
+		ws.mu.Unlock()
+		again = ws.source.disarm(may)
+	}
+}
+
+// letAsk lets the worker ask that was busy last, or a new one: up to Scale.Min at any load, and
+// beyond that only if the load is high. It returns false if there is none.
+func (ws *workerSet) letAsk() bool {
 	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	ws.dispatchLocked()
-}
-
-// dispatchLocked is dispatch for callers that hold mu; it does not hold it all the time.
-func (ws *workerSet) dispatchLocked() {
-	ws.dispatchAgain = true
-	if ws.dispatching {
-		return
+	high := ws.active < max(ws.scale.Min, 1)
+	if ws.canStartLocked() && !high && !ws.asking {
+		ws.mu.Unlock()
+		high = !ws.source.watchLoad()
+		ws.mu.Lock()
 	}
-	ws.dispatching = true
-	for ws.dispatchAgain {
-		ws.dispatchAgain = false
-		for ws.dispatchOneLocked() {
-		}
-	}
-	ws.dispatching = false
-	ws.notifyQuietLocked()
-}
-
-// dispatchOneLocked gives one task to a worker. It returns false if there is no task, or no worker
-// for it.
-func (ws *workerSet) dispatchOneLocked() bool {
-	if len(ws.unassigned) > 0 && (len(ws.idle) > 0 || ws.active < max(ws.scale.Max, 1)) {
-		task := ws.unassigned[0]
-		ws.unassigned = ws.unassigned[1:]
-		ws.assignLocked(task)
-		return true
-	}
-	stopped := !ws.mayTakeLocked()
-	able := !stopped && len(ws.unassigned) == 0
-	// Beyond Scale.Min, another worker starts only under load.
-	busy := able && len(ws.idle) == 0 && ws.active > 0 && ws.active >= ws.scale.Min
-	able = able && (!busy || ws.active < ws.scale.Max)
-	if able && !busy && ws.source.watches() {
-		return false
-	}
-
-	// The source is called without mu. No other goroutine dispatches during the call, and every
-	// change that lets a worker have a task calls dispatch, which sets dispatchAgain.
-	ws.mu.Unlock()
-	var task job
-	if !able || busy {
-		ws.source.disarm(stopped) // before watchLoad, whose watch it may disarm too
-	}
-	if able && !(busy && ws.source.watchLoad()) {
-		var err error
-		if task, err = ws.source.takeOrWatch(); err != nil {
-			ws.sourceFailed(err)
-		}
-	}
-	ws.mu.Lock()
-
-	if task != nil {
-		ws.failing = false
-		ws.assignLocked(task)
-	}
-	return task != nil
-}
-
-// assignLocked gives a taken task to an idle worker, or to a new one. If Scale.Max has shrunk
-// since the take, the task may have to wait for a worker.
-func (ws *workerSet) assignLocked(task job) {
-	switch n := len(ws.idle); {
-	case n > 0:
+	n := len(ws.idle)
+	switch {
+	case ws.asking && ws.mayTakeLocked():
+		ws.missed.Add(1) // it will ask again, or wake the next one
+	case n > 0 && ws.mayTakeLocked():
 		w := ws.idle[n-1]
 		ws.idle[n-1] = nil
 		ws.idle = ws.idle[:n-1]
-		w.next <- task
-	case ws.active < max(ws.scale.Max, 1):
-		w := &worker{set: ws, next: make(chan job, 1)}
-		w.ctx = context.WithValue(ws.ctx, workerKey{}, w)
-		ws.all[w] = struct{}{}
-		ws.active++
+		ws.asking, w.asks = true, true
+		w.wake <- true
+	case high && ws.canStartLocked():
+		ws.startLocked()
+		return true
+	default:
+		ws.missed.Add(1)
+		ws.mu.Unlock()
+		return false
+	}
+	ws.mu.Unlock()
+	return true
+}
+
+// startLocked starts a worker if there is a task for it, and releases mu.
+func (ws *workerSet) startLocked() {
+	w := &worker{set: ws, wake: make(chan bool, 1)}
+	w.ctx = context.WithValue(ws.ctx, workerKey{}, w)
+	ws.all[w] = struct{}{}
+	ws.active++ // before it asks, so that no other one takes its place
+	ws.starting++
+	ws.asking = true
+	seen := ws.missed.Load()
+	ws.mu.Unlock()
+	task, more, err := ws.source.take(w, true)
+	ws.mu.Lock()
+	ws.asking = false
+	ws.starting--
+	again := ws.missed.Load() != seen
+	if task != nil {
 		ws.updateLocked()
 		n := ws.active
-		ws.startGoroutine(func() {
-			defer w.run(task) // even if the Observer ends the goroutine
+		ws.running.Go(func() {
+			defer w.run(task, more || again) // even if the Observer ends the goroutine
 			ws.workersChanged(n-1, n)
 		})
+		ws.mu.Unlock()
+		return
+	}
+	ws.removeLocked(w)
+	ws.mu.Unlock()
+	switch {
+	case err != nil:
+		ws.sourceFailed(err)
+	case again:
+		ws.wake()
 	default:
-		ws.unassigned = append(ws.unassigned, task)
-		ws.updateLocked()
+		ws.source.rested()
 	}
 }
 
-// updateLocked gives free places to handlers that return from Yield, and computes slowPath. Every
+func (ws *workerSet) canStartLocked() bool {
+	return len(ws.idle) == 0 && ws.active < max(ws.scale.Max, 1) && ws.mayTakeLocked()
+}
+
+// updateLocked gives free places to handlers that return from Yield, and computes interrupt. Every
 // change that affects either calls it.
 func (ws *workerSet) updateLocked() {
 	for len(ws.returning) > 0 && (ws.active < max(ws.scale.Max, 1) || ws.cancelled) {
-		ws.active++
-		close(ws.returning[0])
+		w := ws.returning[0]
 		ws.returning = ws.returning[1:]
+		ws.active++
+		ws.yielding--
+		close(w.place)
+		w.away, w.place = false, nil
 	}
-	ws.slowPath.Store(ws.active > ws.scale.Max || ws.toEnd > 0 || len(ws.unassigned) > 0 ||
-		len(ws.returning) > 0 || !ws.mayTakeLocked())
+	ws.interrupt.Store(ws.active > ws.scale.Max || ws.toEnd > 0 || len(ws.returning) > 0 ||
+		!ws.mayTakeLocked())
 	ws.setReaperLocked()
 }
 
 // sourceRetry is the delay before retrying a source that has returned an error.
 const sourceRetry = time.Second
 
-// runInBackground calls f in a goroutine of its own. The set is not quiet before f has returned.
-func (ws *workerSet) runInBackground(f func()) {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	if ws.done.Err() != nil {
-		return
-	}
-	ws.backgroundCalls++
-	ws.startGoroutine(func() {
-		defer func() { // even if f ends the goroutine
-			ws.mu.Lock()
-			defer ws.mu.Unlock()
-			ws.backgroundCalls--
-			ws.notifyQuietLocked()
-		}()
-		f()
-	})
-}
-
 // freeWorkers returns how many workers wait for a task, or would start for one at any load.
 func (ws *workerSet) freeWorkers() int {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	return len(ws.idle) + max(ws.scale.Min-ws.active, 0)
+	return len(ws.idle) + max(ws.scale.Min-ws.active+ws.starting, 0)
+}
+
+// sourceWorks is called when the source has answered. A task that was prefetched is no answer.
+func (ws *workerSet) sourceWorks() {
+	if ws.failing.Load() {
+		ws.failing.Store(false)
+	}
 }
 
 // sourceFailed is called when the source has returned an error.
@@ -313,12 +264,12 @@ func (ws *workerSet) sourceFailed(err error) {
 		ws.log.Error("pool: no tasks can be taken; trying again", "error", err)
 	}
 	if isOver(err) {
-		ws.dispatch() // so that it disarms the source
+		ws.wake() // so that it disarms the source
 	}
 }
 
 // recordFailure schedules a retry of the source, unless it is over. It returns true for the first
-// failure since the source returned a task.
+// failure since the source has answered.
 func (ws *workerSet) recordFailure(err error) (first bool) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -331,156 +282,9 @@ func (ws *workerSet) recordFailure(err error) (first bool) {
 		ws.endIdleLocked(len(ws.idle))
 		return false
 	case ws.retryTimer == nil:
-		ws.retryTimer = time.AfterFunc(sourceRetry, ws.dispatch)
+		ws.retryTimer = time.AfterFunc(sourceRetry, ws.wake)
 	default:
 		ws.retryTimer.Reset(sourceRetry)
 	}
-	first, ws.failing = !ws.failing, true
-	return first
-}
-
-// run does tasks until the worker must end, beginning with this one.
-func (w *worker) run(task job) {
-	ws := w.set
-	end := false
-	defer func() {
-		if !end { // a handler has ended the goroutine, by runtime.Goexit
-			ws.mu.Lock()
-			ws.removeLocked(w)
-			ws.mu.Unlock()
-		}
-		defer ws.dispatch() // even if the Observer ends the goroutine
-		ws.workersChanged(w.remaining+1, w.remaining)
-	}()
-	for {
-		task.do(w)
-		for more := true; more && !ws.slowPath.Load(); {
-			var err error
-			if more, err = ws.source.runNext(w); err != nil {
-				ws.sourceFailed(err)
-			}
-		}
-		if task, end = ws.nextTask(w); end {
-			return
-		}
-	}
-}
-
-// nextTask waits for a task for a worker that has found none, or that slowPath has stopped. If the
-// worker must end, end is true, and the worker is removed already.
-func (ws *workerSet) nextTask(w *worker) (task job, end bool) {
-	ws.mu.Lock()
-	switch {
-	case len(ws.returning) > 0:
-		end = true // the returning handler gets this worker's place
-	case len(ws.unassigned) > 0 && ws.active <= max(ws.scale.Max, 1):
-		task, ws.unassigned = ws.unassigned[0], ws.unassigned[1:]
-		ws.updateLocked()
-		ws.mu.Unlock()
-		return task, false
-	case ws.toEnd > 0:
-		ws.toEnd--
-		end = true
-	default:
-		end = ws.active > ws.scale.Max || ws.sourceOver || ws.closing && !ws.mayTakeLocked()
-	}
-	if end {
-		ws.removeLocked(w)
-		ws.mu.Unlock()
-		return nil, true
-	}
-	// Race: a task may have come after this worker looked and before it was in the list of idle
-	// workers, so no dispatch has given it to this worker. Therefore it dispatches itself once it
-	// is in the list.
-	w.idleSince = time.Now()
-	ws.idle = append(ws.idle, w)
-	ws.setReaperLocked()
-	ws.dispatchLocked()
-	ws.mu.Unlock()
-	task = <-w.next
-	return task, task == nil
-}
-
-// endIdleLocked ends the n workers that have been idle for the longest time.
-func (ws *workerSet) endIdleLocked(n int) {
-	dismissed := slices.Clone(ws.idle[:n])
-	ws.idle = slices.Delete(ws.idle, 0, n)
-	for _, w := range dismissed {
-		ws.removeLocked(w)
-		w.next <- nil
-	}
-}
-
-// removeLocked removes a worker that is about to end.
-func (ws *workerSet) removeLocked(w *worker) {
-	ws.active--
-	w.remaining = ws.active
-	delete(ws.all, w)
-	w.counts.addTo(&ws.endedStats)
-	ws.toEnd = min(ws.toEnd, ws.active)
-	ws.updateLocked()
-	ws.notifyQuietLocked()
-}
-
-// notifyQuietLocked wakes calls that wait until the set is quiet, if it is, and marks it as done
-// after Shutdown. It is called whenever the set may have become quiet.
-func (ws *workerSet) notifyQuietLocked() {
-	if !ws.quietLocked() {
-		return
-	}
-	for _, wake := range ws.waiters {
-		close(wake)
-	}
-	ws.waiters = nil
-	if ws.closing && ws.active == 0 {
-		ws.markDone()
-	}
-}
-
-// notifyQuiet is notifyQuietLocked for callers that do not hold mu.
-func (ws *workerSet) notifyQuiet() {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	ws.notifyQuietLocked()
-}
-
-// quietLocked reports whether the set is quiet: all workers are idle, or make further runs of
-// repeating tasks, no handler is in Yield, no task is on its way to a worker, no letter is in
-// hand, and nothing runs in the background.
-func (ws *workerSet) quietLocked() bool {
-	return len(ws.idle)+ws.repeating == ws.active && ws.yielding == 0 && !ws.dispatching &&
-		len(ws.unassigned) == 0 && ws.backgroundCalls == 0 && ws.letters == 0 &&
-		ws.prefetched.Load() == 0
-}
-
-// waitQuiet waits until the set is quiet. atOnce is true if it did not wait: the set was quiet,
-// and also returned true. After Shutdown it does not wait, and returns ErrShutdown if Shutdown has
-// abandoned a part of the set.
-func (ws *workerSet) waitQuiet(ctx context.Context, also func() bool) (atOnce bool, err error) {
-	if err := ctx.Err(); err != nil {
-		return false, err
-	}
-	wake := make(chan struct{})
-	ws.mu.Lock()
-	ws.waiters = append(ws.waiters, wake)
-	over, quiet := ws.over.Err() != nil, ws.quietLocked()
-	ws.mu.Unlock()
-	defer func() {
-		ws.mu.Lock()
-		defer ws.mu.Unlock()
-		ws.waiters = slices.DeleteFunc(ws.waiters, func(w chan struct{}) bool { return w == wake })
-	}()
-	switch {
-	case quiet && (over || also()):
-		return true, nil
-	case over:
-		return false, ErrShutdown
-	}
-	select {
-	case <-wake:
-	case <-ws.over.Done():
-	case <-ctx.Done():
-		return false, ctx.Err()
-	}
-	return false, nil
+	return !ws.failing.Swap(true)
 }

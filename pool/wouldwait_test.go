@@ -184,15 +184,19 @@ func TestDoAlwaysEnds(t *testing.T) {
 
 // Without limits a task may wait for itself too: directly, or through a task that it waits for.
 func TestDoWouldWaitForItself(t *testing.T) {
-	of := pool.PutOptions{UniqueKey: "u", Group: "g"}
+	of := pool.PutOptions{PutOptions: task.PutOptions{UniqueKey: "u", Group: "g"}}
 	for _, c := range []struct {
 		inside pool.PutOptions
 		want   error
 	}{
-		{pool.PutOptions{UniqueKey: "u", Group: "g", Replace: true}, pool.ErrWouldWait},
-		{pool.PutOptions{Group: "g", Role: task.AtEnd}, pool.ErrWouldWait},
-		{pool.PutOptions{UniqueKey: "u"}, pool.ErrDuplicate},
-		{pool.PutOptions{Group: "g"}, nil},
+		{pool.PutOptions{PutOptions: task.PutOptions{
+			UniqueKey: "u", Group: "g", Replace: true,
+		}}, pool.ErrWouldWait},
+		{pool.PutOptions{PutOptions: task.PutOptions{
+			Group: "g", Role: task.AtEnd,
+		}}, pool.ErrWouldWait},
+		{pool.PutOptions{PutOptions: task.PutOptions{UniqueKey: "u"}}, task.ErrDuplicate},
+		{pool.PutOptions{PutOptions: task.PutOptions{Group: "g"}}, nil},
 		{pool.PutOptions{}, nil},
 	} {
 		for between := range 2 {

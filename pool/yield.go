@@ -20,20 +20,22 @@ func Yield(ctx context.Context, f func()) {
 	f()
 }
 
-// givePlace gives the place of a worker to another one.
+// givePlace gives the place of a worker to another one. Goroutines of its handler may call Yield
+// at the same time: the place is given away once, until one of them has it back.
 func (ws *workerSet) givePlace(w *worker) {
 	ws.mu.Lock()
 	w.yieldDepth++
-	if w.yieldDepth > 1 { // a call of Yield has given its place away already
+	if w.away {
 		ws.mu.Unlock()
 		return
 	}
+	w.away = true
 	ws.yielding++
 	ws.active--
 	ws.updateLocked()
 	ws.mu.Unlock()
-	ws.source.addRunning(-1)
-	ws.dispatch()
+	ws.taken.Add(-1)
+	ws.wake()
 }
 
 // takePlace waits until there is a place for a worker again. The first worker to finish its task
@@ -41,24 +43,32 @@ func (ws *workerSet) givePlace(w *worker) {
 func (ws *workerSet) takePlace(w *worker) {
 	ws.mu.Lock()
 	w.yieldDepth--
-	if w.yieldDepth > 0 {
+	if w.yieldDepth > 0 || !w.away {
 		ws.mu.Unlock()
 		return
 	}
 	// updateLocked closes the channel when there is a place: immediately, when a worker ends after
-	// its task (nextTask), or when handlers are cancelled, which then may exceed Scale.Max.
-	place := make(chan struct{})
-	ws.returning = append(ws.returning, place)
-	if ws.active >= ws.scale.Max && len(ws.idle) > 0 {
-		ws.endIdleLocked(1)
+	// its task (rest), or when handlers are cancelled, which then may exceed Scale.Max.
+	first := w.place == nil
+	if first {
+		w.place = make(chan struct{})
+	}
+	place := w.place
+	if first {
+		ws.returning = append(ws.returning, w)
+		if ws.active >= ws.scale.Max && len(ws.idle) > 0 {
+			ws.endIdleLocked(1)
+		}
 	}
 	ws.updateLocked()
 	ws.mu.Unlock()
 	<-place
+	if !first {
+		return
+	}
 	ws.mu.Lock()
-	ws.yielding--
 	ws.updateAllLocked()
 	ws.mu.Unlock()
-	ws.source.addRunning(1)
-	ws.dispatch()
+	ws.taken.Add(1)
+	ws.wake()
 }

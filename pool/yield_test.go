@@ -118,7 +118,8 @@ func testYieldGivesPlaceBack(t *testing.T, ctx context.Context, drain bool) {
 	}
 	if drain {
 		q := fairq.New(func(int) string { return "a" }, nil)
-		p, submit = pool.NewWorkers(q, handler, &pool.Options[int]{Workers: 1, Logger: quiet}), q.Push
+		submit = q.Push
+		p = pool.NewWorkers(q, handler, &pool.WorkersOptions[int]{Workers: 1, Logger: quiet})
 	} else {
 		f := openFunc(t, func(ctx context.Context, tk *task.Task[int]) error {
 			return handler(ctx, tk.Payload)
@@ -173,7 +174,7 @@ func TestContextOfItem(t *testing.T) {
 			}
 			<-ctx.Done()
 			return ctx.Err()
-		}, &pool.Options[int]{Workers: 1, Logger: quiet})
+		}, &pool.WorkersOptions[int]{Workers: 1, Logger: quiet})
 		for n := range 3 {
 			require.NoError(t, q.Push(n))
 			synctest.Wait() // the same worker runs the next item

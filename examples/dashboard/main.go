@@ -84,7 +84,7 @@ func run(ctx context.Context, s settings, out io.Writer) error {
 	workers := pool.NewWorkers(queue, func(ctx context.Context, j job) error {
 		sleep(ctx, scaled(j.run))
 		return nil
-	}, &pool.Options[job]{Workers: servers})
+	}, &pool.WorkersOptions[job]{Workers: servers})
 
 	listener, err := net.Listen("tcp", s.addr)
 	if err != nil {

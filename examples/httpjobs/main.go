@@ -94,7 +94,7 @@ func newService(workers, capacity int,
 
 // serve runs the service until ctx is done and all accepted jobs are answered.
 func (s *service) serve(ctx context.Context, listener net.Listener, grace time.Duration) error {
-	workers := pool.NewWorkers(s.queue, s.run, &pool.Options[*job]{Workers: s.workers})
+	workers := pool.NewWorkers(s.queue, s.run, &pool.WorkersOptions[*job]{Workers: s.workers})
 	requests, giveUp := context.WithCancel(context.Background())
 	defer giveUp()
 	mux := http.NewServeMux()

@@ -102,21 +102,21 @@ func (r *registry) observe(to metric.Observer, source string, m metrics.Metric) 
 }
 
 // Observe returns an Observer for the Options of a pool of that name. It records how long tasks
-// wait and run, by class and outcome, and then calls o. A nil provider means that of
-// [otel.GetMeterProvider], whose error is returned if it returns one.
+// wait and run, by class and outcome, and then calls next, which may be nil. A nil provider means
+// that of [otel.GetMeterProvider], whose error is returned if it returns one.
 func Observe[V any](provider metric.MeterProvider, name string,
-	o pool.Observer[V],
+	next pool.Observer[V],
 ) (pool.Observer[V], error) {
 	meter := meterOf(provider)
 	wait, err := histogram(meter, metrics.WaitName, metrics.WaitHelp)
 	if err != nil {
-		return o, err
+		return next, err
 	}
 	run, err := histogram(meter, metrics.RunName, metrics.RunHelp)
 	if err != nil {
-		return o, err
+		return next, err
 	}
-	return metrics.Observe(o, times{attribute.String("name", name), wait, run}), nil
+	return metrics.Observe(next, times{attribute.String("name", name), wait, run}), nil
 }
 
 // histogram returns a histogram with bounds from a tenth of a millisecond to some five hours, each

@@ -72,7 +72,7 @@ func TestMetrics(t *testing.T) {
 		q.Pop()
 		tasks, err := task.Open[string](ctx, new(memory.Store), "emails", nil)
 		require.NoError(t, err)
-		observer, err := fairqotel.Observe(provider, "workers", pool.Observer[string]{})
+		observer, err := fairqotel.Observe[string](provider, "workers", nil)
 		require.NoError(t, err)
 		p := pool.New(tasks, func(context.Context, *task.Task[string]) error {
 			time.Sleep(time.Minute)
@@ -162,7 +162,7 @@ func (m failingMeter) Float64ObservableGauge(name string,
 func TestErrors(t *testing.T) {
 	q := monitor.FairQueue("a", fairq.New(func(s string) string { return s }, nil), nil)
 	for _, name := range []string{metrics.WaitName, metrics.RunName} {
-		_, err := fairqotel.Observe(failing{name: name}, "a", pool.Observer[string]{})
+		_, err := fairqotel.Observe[string](failing{name: name}, "a", nil)
 		require.ErrorIs(t, err, errNo)
 	}
 	_, err := fairqotel.Register(failing{name: "fairq.queue.items"}, 0, q)
@@ -171,6 +171,6 @@ func TestErrors(t *testing.T) {
 	r, err := fairqotel.Register(nil, 0, q)
 	require.NoError(t, err, "the provider of the program")
 	require.NoError(t, r.Unregister())
-	_, err = fairqotel.Observe(nil, "a", pool.Observer[string]{})
+	_, err = fairqotel.Observe[string](nil, "a", nil)
 	require.NoError(t, err)
 }

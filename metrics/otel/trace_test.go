@@ -48,10 +48,10 @@ func submit(t *testing.T, ctx context.Context, tracing fairqotel.Tracing, tracer
 	t.Helper()
 	ctx, span := tracer.Start(ctx, "submit "+payload)
 	defer span.End()
-	_, err := p.Put(ctx, "a\xff", payload, pool.PutOptions{
-		Delay: time.Second, // until the span has ended
-		Kind:  "mail", Metadata: tracing.Inject(ctx, map[string]string{"by": "alice"}),
-	})
+	_, err := p.Put(ctx, "a\xff", payload, pool.PutOptions{PutOptions: task.PutOptions{
+		Delay: time.Second, Kind: "mail",
+		Metadata: tracing.Inject(ctx, map[string]string{"by": "alice"}),
+	}})
 	require.NoError(t, err)
 	return span.SpanContext()
 }

@@ -129,9 +129,9 @@ func (c *Collector) send(to chan<- prometheus.Metric, source string, m *metrics.
 }
 
 // Observe returns an Observer for the Options of a pool of that name. The Collector learns from it
-// how long tasks wait and run, by class and outcome; then it calls o.
-func Observe[V any](c *Collector, name string, o pool.Observer[V]) pool.Observer[V] {
-	return metrics.Observe(o, times{c, name})
+// how long tasks wait and run, by class and outcome; then it calls next, which may be nil.
+func Observe[V any](c *Collector, name string, next pool.Observer[V]) pool.Observer[V] {
+	return metrics.Observe(next, times{c, name})
 }
 
 type times struct {

@@ -61,20 +61,22 @@ func ExampleNewCollector() {
 	// fairq_queue_items{name="jobs"} 2
 }
 
-// A program without a pool calls the functions of the Observer.
+// A program without a pool calls the Observer itself.
 func ExampleObserve() {
 	ctx := context.Background()
 	mails, _ := task.Open[string](ctx, new(memory.Store), "mails", nil)
 	c := fairqprom.NewCollector(0, monitor.TaskQueue("mails", mails, nil))
-	o := fairqprom.Observe(c, "mails", pool.Observer[string]{})
+	o := fairqprom.Observe[string](c, "mails", nil)
 	_, _ = mails.Put(ctx, "alice", "hello", task.PutOptions{})
 
 	mail, _ := mails.Take(ctx)
 	start := time.Now()
-	o.Started(ctx, "", mail, start.Sub(mail.Info().ReadyAt))
+	o(ctx, pool.Event[string]{
+		Kind: pool.EventStarted, Task: mail, Took: start.Sub(mail.Info().ReadyAt),
+	})
 	// Here it is sent.
 	if err := mail.Ack(ctx); err == nil {
-		o.Succeeded(ctx, "", mail, time.Since(start))
+		o(ctx, pool.Event[string]{Kind: pool.EventSucceeded, Task: mail, Took: time.Since(start)})
 	}
 
 	fmt.Println(testutil.CollectAndCount(c, "fairq_pool_wait_seconds", "fairq_pool_run_seconds"),
@@ -106,7 +108,7 @@ func work(t *testing.T) *fairqprom.Collector {
 		return pool.Permanent(errors.New("no"))
 	}, &pool.Options[string]{
 		Workers:  1,
-		Observer: fairqprom.Observe(c, "workers", pool.Observer[string]{}), Schedule: pool.Schedule{
+		Observer: fairqprom.Observe[string](c, "workers", nil), Schedule: pool.Schedule{
 			Location: time.UTC, Ranges: []pool.Range{{
 				Time:  "00:00-24:00",
 				Scale: pool.Scale{Min: 1, Max: 1},

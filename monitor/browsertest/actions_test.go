@@ -160,7 +160,7 @@ func TestFailures(t *testing.T) {
 	line := fair(fairq.Options[string, job]{})
 	workers := pool.NewWorkers(line,
 		func(context.Context, job) error { return errors.New("timed out") },
-		&pool.Options[job]{Logger: quiet})
+		&pool.WorkersOptions[job]{Logger: quiet})
 	for range 3 {
 		require.NoError(t, line.Push(job{user: "a"}))
 	}

@@ -207,7 +207,7 @@ func (r *restoration[V]) restoreLetter(ctx context.Context, body []byte) error {
 func guard(name string, f func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = &pool.PanicError{Func: name, Value: v, Stack: debug.Stack()}
+			err = &task.PanicError{Func: name, Value: v, Stack: debug.Stack()}
 		}
 	}()
 	return f()
@@ -261,7 +261,7 @@ func Into[V any](queue *task.Queue[V], below float64) pool.Sink[V] {
 
 // putOptions returns the options to put a task again, or [task.ErrExpired].
 func putOptions[V any](letter *pool.DeadLetter[V], now time.Time) (task.PutOptions, error) {
-	t, p := &letter.Task, letter.PutOptions(now).Task()
+	t, p := &letter.Task, letter.PutOptions(now).PutOptions
 	if !p.Deadline.IsZero() && !now.Add(p.Delay).Before(p.Deadline) {
 		return p, task.ErrExpired
 	}

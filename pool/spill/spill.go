@@ -131,7 +131,7 @@ func wrap(err error) error {
 }
 
 // Open opens a directory for letters, and makes it if there is none. nil options are the defaults.
-// It returns [ErrInUse] if the directory is open already, and [pool.ErrInvalid] if the options
+// It returns [ErrInUse] if the directory is open already, and [task.ErrInvalid] if the options
 // make no sense.
 func Open[V any](path string, options *Options[V]) (*Dir[V], error) {
 	d := &Dir[V]{path: path, busy: make(chan struct{}, 1)}

@@ -152,7 +152,7 @@ func TestFormat(t *testing.T) {
 func TestOptions(t *testing.T) {
 	for _, o := range []spill.Options[int]{{MaxFileBytes: -1}, {MaxFileAge: -1}, {MaxBytes: -1}} {
 		_, err := spill.Open(t.TempDir(), &o)
-		require.ErrorIs(t, err, pool.ErrInvalid)
+		require.ErrorIs(t, err, task.ErrInvalid)
 	}
 	for _, below := range []float64{0, 1.01, math.NaN()} {
 		require.Panics(t, func() { spill.Into[int](nil, below) })
@@ -238,7 +238,7 @@ func TestHooksThatFail(t *testing.T) {
 	}
 	_, err := d.Restore(t.Context(),
 		func(context.Context, *pool.DeadLetter[string]) error { panic("sink") })
-	require.ErrorAs(t, err, new(*pool.PanicError))
+	require.ErrorAs(t, err, new(*task.PanicError))
 	for _, want := range [][]string{{"a", "b"}, nil} {
 		var got []string
 		_, err = d.Restore(t.Context(), into(&got))

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairq/fairq/store/postgres"
@@ -25,7 +26,7 @@ func TestClocksDiffer(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
 			defer cancel()
 			url := newDatabase(t)
-			c, err := openCaller(url)
+			c, err := pgxpool.New(ctx, url)
 			require.NoError(t, err)
 			t.Cleanup(c.Close)
 			_, err = c.Exec(ctx, fmt.Sprintf(`

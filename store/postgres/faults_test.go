@@ -12,7 +12,7 @@ import (
 )
 
 // TestChild is the main function of processes that other tests start.
-func TestChild(*testing.T) { faulttest.Child(openFaulty, roles) }
+func TestChild(*testing.T) { faulttest.Child(openFaulty, nil) }
 
 func openFaulty(ctx context.Context, url string) (faulttest.Store, error) {
 	o := &postgres.Options{History: time.Hour}

@@ -25,7 +25,7 @@ const (
 // at the commit, so all commits would wait for each other. The process sends it right after the
 // commit. If it dies in between, waiting calls notice the change when they poll. Only in a
 // transaction of the caller's, whose end this process does not see, the notification is a part of
-// it.
+// it, and this process heeds it too.
 type notifier struct {
 	db       *database
 	channel  string
@@ -63,8 +63,8 @@ func (n *notifier) close() {
 	n.wg.Wait()
 }
 
-func (n *notifier) text(queue uint64) string {
-	return n.process + " " + strconv.FormatUint(queue, 10)
+func notification(process string, queue uint64) string {
+	return process + " " + strconv.FormatUint(queue, 10)
 }
 
 // notify notifies other processes of a changed queue: immediately, or after a pause since the last
@@ -89,7 +89,7 @@ func (n *notifier) send() {
 		n.mu.Lock()
 		var texts []string
 		for queue := range n.changed {
-			texts = append(texts, n.text(queue))
+			texts = append(texts, notification(n.process, queue))
 		}
 		clear(n.changed)
 		n.running = texts != nil

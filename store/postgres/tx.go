@@ -205,8 +205,8 @@ func (t *tx) Commit() error {
 		v.count()
 	}
 	if t.user != nil {
-		for _, queue := range t.notifies {
-			t.add("SELECT pg_notify($1, $2)", t.db.notify.channel, t.db.notify.text(queue))
+		for _, queue := range t.notifies { // from nobody, so that this process hears it too
+			t.add("SELECT pg_notify($1, $2)", t.db.notify.channel, notification("", queue))
 		}
 		t.add("RELEASE SAVEPOINT fairq_call")
 		return t.send("join")

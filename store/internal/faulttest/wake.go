@@ -97,8 +97,7 @@ func Wake(t *testing.T, open Opener, where string) {
 		workers.Go(func() {
 			for {
 				taken, err := plain[1].Take(working)
-				if err != nil {
-					assert.Error(t, working.Err(), err)
+				if working.Err() != nil || !assert.NoError(t, err) {
 					return
 				}
 				assert.NoError(t, taken.Ack(ctx))

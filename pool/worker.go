@@ -1,0 +1,163 @@
+package pool
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// job is a taken task.
+type job interface{ do(w *worker) }
+
+// worker is a goroutine that runs handlers.
+type worker struct {
+	set        *workerSet
+	ctx        context.Context // parent of its handlers' contexts; workerOf finds the worker by it
+	wake       chan bool       // true if an idle worker is to ask for a task, false if it must end
+	asks       bool            // it is the one of workerSet.asking
+	dry        bool            // its last ack has found no other task
+	idleSince  time.Time       // since its last task; protected by workerSet.mu while it is idle
+	started    time.Time       // start of its task; zero if no option needs that
+	handled    bool            // the handler was called with its task
+	repeats    bool            // its task counts in workerSet.repeating
+	following  job             // a task taken by the ack of the last one, or nil
+	yieldDepth int             // calls of Yield at this moment; protected by workerSet.mu
+	away       bool            // its place is given away; protected by workerSet.mu
+	place      chan struct{}   // closed when it has one again; nil if it does not wait for one
+	remaining  int             // how many workers were left when it was removed
+	counts     counters
+}
+
+type (
+	workerKey  struct{}
+	setKey     struct{}
+	attemptKey struct{}
+)
+
+// workerOf returns the worker whose handler has this context, or nil.
+func workerOf(ctx context.Context) *worker {
+	w, _ := ctx.Value(workerKey{}).(*worker)
+	return w
+}
+
+// setOf returns the set with a handler or sink that has this context, or nil.
+func setOf(ctx context.Context) *workerSet {
+	ws, _ := ctx.Value(setKey{}).(*workerSet)
+	return ws
+}
+
+// run does tasks until the worker must end, beginning with this one. If more is true, there may be
+// more for others.
+func (w *worker) run(task job, more bool) {
+	ws := w.set
+	end := false
+	defer func() {
+		if !end { // a handler has ended the goroutine, by runtime.Goexit
+			ws.mu.Lock()
+			ws.asking = ws.asking && !w.asks
+			ws.removeLocked(w)
+			ws.mu.Unlock()
+		}
+		defer ws.wake() // even if the Observer ends the goroutine
+		ws.workersChanged(w.remaining+1, w.remaining)
+	}()
+	for first := true; !end; {
+		if task != nil {
+			if more {
+				ws.wake()
+			} else if first && ws.elastic.Load() && ws.freeWorkers() == 0 {
+				ws.wake() // if the load is high
+			}
+			w.idleSince = time.Time{}
+			task.do(w)
+			task, first = nil, false
+		}
+		seen := ws.missed.Load()
+		if !ws.interrupt.Load() {
+			var err error
+			if task, more, err = ws.source.take(w, first); err != nil {
+				ws.sourceFailed(err)
+			}
+		}
+		if w.asks {
+			more = ws.hasAsked(w, seen) || more
+		}
+		w.dry = false
+		if task == nil {
+			end = ws.rest(w, seen)
+			first = true
+		}
+	}
+}
+
+// hasAsked is called when a worker that was woken has asked. It reports whether wake was called in
+// between.
+func (ws *workerSet) hasAsked(w *worker, seen uint64) bool {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	ws.asking, w.asks = false, false
+	return ws.missed.Load() != seen
+}
+
+// rest waits until a worker that has found no task, or must not ask, is to ask. If the worker must
+// end, end is true, and the worker is removed already.
+func (ws *workerSet) rest(w *worker, seen uint64) (end bool) {
+	ws.mu.Lock()
+	switch {
+	case len(ws.returning) > 0:
+		end = true // the returning handler gets this worker's place
+	case ws.toEnd > 0:
+		ws.toEnd--
+		end = true
+	default:
+		end = ws.active > ws.scale.Max || ws.sourceOver || ws.closing && !ws.mayTakeLocked()
+	}
+	if end {
+		ws.removeLocked(w)
+		ws.mu.Unlock()
+		return true
+	}
+	if ws.mayTakeLocked() && ws.missed.Load() != seen {
+		ws.mu.Unlock()
+		return false
+	}
+	at := len(ws.idle)
+	if w.idleSince.IsZero() {
+		w.idleSince = time.Now()
+	}
+	for at > 0 && ws.idle[at-1].idleSince.After(w.idleSince) { // it was woken in vain
+		at--
+	}
+	ws.idle = slices.Insert(ws.idle, at, w)
+	ws.setReaperLocked()
+	ws.notifyQuietLocked()
+	may := ws.mayTakeLocked()
+	ws.mu.Unlock()
+	if may {
+		ws.source.rested()
+	} else if ws.source.disarm(false) {
+		ws.wake()
+	}
+	return !<-w.wake
+}
+
+// endIdleLocked ends the n workers that have been idle for the longest time.
+func (ws *workerSet) endIdleLocked(n int) {
+	dismissed := slices.Clone(ws.idle[:n])
+	ws.idle = slices.Delete(ws.idle, 0, n)
+	for _, w := range dismissed {
+		ws.removeLocked(w)
+		w.wake <- false
+	}
+}
+
+// removeLocked removes a worker that is about to end.
+func (ws *workerSet) removeLocked(w *worker) {
+	ws.active--
+	w.remaining = ws.active
+	delete(ws.all, w)
+	w.counts.addTo(&ws.counts)
+	ws.toEnd = min(ws.toEnd, ws.active)
+	ws.updateLocked()
+	ws.notifyQuietLocked()
+}
