@@ -12,8 +12,8 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// BenchmarkCaller counts the processor time of this process for each Put of a single caller, with a
-// context that never ends, and with one that can end.
+// BenchmarkCaller counts the processor time of this process for each Put of a single caller, once
+// with a context without an end, and once with a context that can end.
 func BenchmarkCaller(b *testing.B) {
 	ends, cancel := context.WithCancel(context.Background())
 	defer cancel()

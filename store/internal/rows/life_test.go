@@ -323,7 +323,9 @@ func TestRebuild(t *testing.T) {
 		}, "a1 a2 a3 b1 b2", task.Options[string]{}, func(q queue) {
 			q.order("a1 b1 a2 b2 a3")
 		}},
-		"Kinds": {task.Options[string]{}, kinds, task.Options[string]{MaxInFlightPerKey: 1}, func(q queue) {
+		"Kinds": {task.Options[string]{}, kinds, task.Options[string]{
+			MaxInFlightPerKey: 1,
+		}, func(q queue) {
 			q.order("a1 b1 a2 a3")
 		}},
 		"Behind": {task.Options[string]{}, "a0 a1 b1", task.Options[string]{Capacity: 9}, func(q queue) {

@@ -134,12 +134,11 @@ func (s *Store) settings(wanted driver.Settings) settings {
 // turns says which ready tasks of a queue have turns, and can be taken.
 type turns uint8
 
-// A queue gets to a later one of these by a setting, a kind or a pause, and goes back to plain only
-// while it has no tasks.
+// A queue becomes plain again only when it is opened without tasks.
 const (
 	plain  turns = iota // all tasks
 	fronts              // only the fronts of lines, see fronts.go
-	limits              // the same with MaxInFlightPerKey or KeyRate: keys are blocked and freed all the time
+	limits              // the same, and MaxInFlightPerKey or KeyRate block and free keys all the time
 )
 
 // mode is what follows from the settings.
@@ -432,7 +431,8 @@ func (u *unit) changeSettings(wanted driver.Settings, isEmpty bool) {
 	if to.Rate != was.Rate {
 		u.changeKey(allKeys, func(k *Key) { k.Wait = life.Wait{} })
 	}
-	if u.q.mode != mode || to.MaxInFlightPerKey != was.MaxInFlightPerKey || to.KeyRate != was.KeyRate {
+	if u.q.mode != mode || to.KeyRate != was.KeyRate ||
+		to.MaxInFlightPerKey != was.MaxInFlightPerKey {
 		u.rebuild()
 	}
 }
