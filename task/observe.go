@@ -216,7 +216,8 @@ func (q *Queue[V]) Position(
 // Upcoming returns the tasks that n calls of TryTake, [MaxBatch] at most, would take now, in
 // order, by a consumer that takes all tasks and settles none, if nothing else happens. So it
 // leaves out tasks that cannot be taken: the queue or the key is paused or waits, or the key is at
-// its limit, the tasks before it counted. Upcoming takes nothing, and holds up no other call.
+// its limit, the tasks before it counted. Upcoming takes nothing, and holds up no other call. In a
+// database it returns fewer beside 1,000 expired tasks that no process has removed yet.
 //
 // The order is as exact as the promise of the package. Tasks that come first because they were
 // handed back, or because their key was passed over, have round 0. Upcoming is O(n), with the

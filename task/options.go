@@ -62,7 +62,7 @@ type Options[V any] struct {
 	// Quantum, if not 0, makes rounds share work instead of tasks: PutOptions.Cost is the work of a
 	// task, and Quantum the work of a key of weight 1 in a round, in the same units, up to
 	// [fairq.MaxQuantum]. A tenth of a typical cost is good, see docs/costs.md. 0 means that each
-	// task counts the same. (Queue-wide.)
+	// task counts the same. (Queue-wide.) Open refuses another Quantum for a queue that has tasks.
 	Quantum int64
 
 	// PriorCost, with a Quantum, is for costs that are unknown before the task is done: the cost of a
@@ -102,7 +102,7 @@ type Options[V any] struct {
 	// KeepPlace makes every task that becomes ready again, or for the first time after a delay, go
 	// to the place of its Put among the tasks of its key and priority, and not behind them. The key
 	// still needs a new turn for it, so other keys do not wait longer. Choose it where a key's tasks
-	// must be done in order. (Queue-wide.)
+	// must be done in order. (Queue-wide.) Open refuses another KeepPlace for a queue that has tasks.
 	KeepPlace bool
 
 	// Priority, TTL, TTR and MaxAttempts are the defaults for [PutOptions]. 0 means the most urgent

@@ -160,7 +160,7 @@ var byIDCases = []testCase{
 	}},
 	{"ChangeDelay", "the time from now until the task is ready, " +
 		"0 to make it ready now", func(e *env) {
-		for _, o := range []options{{}, {KeepPlace: true}, {MaxInFlightPerKey: 1}, {Quantum: 1}} {
+		for _, o := range modes {
 			q, start := e.openIn(e.store, "queue", o), time.Now()
 			id := q.one("a1", task.PutOptions{Delay: 10 * second, TTL: 5 * second, UniqueKey: "x"})
 			q.put("b1 a2")
@@ -192,7 +192,7 @@ var byIDCases = []testCase{
 	}},
 	{"ChangePriority", "puts the task behind all others of its " +
 		"key, even with KeepPlace", func(e *env) {
-		for _, o := range []options{{}, {KeepPlace: true}, {MaxInFlightPerKey: 1}, {Quantum: 1}} {
+		for _, o := range modes {
 			q := e.openIn(e.store, "queue", o)
 			low := task.PutOptions{Priority: 5}
 			ids := q.put("a1 a2 b1", low)
@@ -211,7 +211,7 @@ var byIDCases = []testCase{
 		}
 	}},
 	{"ChangePayload", "Payload does not move the task.", func(e *env) {
-		for _, o := range []options{{}, {KeepPlace: true}, {MaxInFlightPerKey: 1}, {Quantum: 1}} {
+		for _, o := range modes {
 			q := e.openIn(e.store, "queue", o)
 			ids := append(q.put("a1 b1 a2"), q.one("c1", task.PutOptions{Delay: second}),
 				q.one("d1", in(task.Member)))

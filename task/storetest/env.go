@@ -79,6 +79,16 @@ func (e *env) at(what string, got, start time.Time, after time.Duration) {
 // options are the Options of a queue of strings.
 type options = task.Options[string]
 
+// modes has Options for each way in which a store may keep tasks in order.
+var modes = []options{
+	{},
+	{KeepPlace: true},
+	{MaxInFlightPerKey: 1},
+	{Quantum: 1},
+	{KeyCapacity: 1 << 20},
+	{KeepPlace: true, MaxInFlightPerKey: 1, Quantum: 1},
+}
+
 // queue is a queue whose tasks have keys of one letter, which their payloads begin with.
 type queue struct {
 	*task.Queue[string]

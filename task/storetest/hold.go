@@ -28,7 +28,7 @@ func (q *queue) goesOn(want string, after time.Duration) *lease {
 var holdCases = []testCase{
 	{"Others", "makes a key wait for d, which must be more than 0: none of its " +
 		"tasks is taken until then", func(e *env) {
-		for _, o := range []options{{}, {KeepPlace: true}, {MaxInFlightPerKey: 1}, {Quantum: 1}} {
+		for _, o := range modes {
 			q := e.openIn(e.store, "queue", o)
 			q.put("a1 b1")
 			q.hold("a", 10*second)
@@ -82,7 +82,7 @@ var holdCases = []testCase{
 	}},
 	{"HandBack", "hands the task back at its place, first of its key, and makes " +
 		"the whole key wait for d", func(e *env) {
-		for _, o := range []options{{}, {KeepPlace: true}, {MaxInFlightPerKey: 1}, {Quantum: 1}} {
+		for _, o := range modes {
 			q := e.openIn(e.store, "queue", o)
 			q.put("a1 a2 a3 b1 b2")
 			w := q.watch(ctx)
@@ -104,7 +104,7 @@ var holdCases = []testCase{
 		}
 	}},
 	{"Failed", "After its last attempt it is buried, and the key does not wait.", func(e *env) {
-		for _, o := range []options{{}, {KeepPlace: true}, {MaxInFlightPerKey: 1}, {Quantum: 1}} {
+		for _, o := range modes {
 			o.MaxAttempts = 3
 			q := e.openIn(e.store, "queue", o)
 			q.put("a1 a2 b1 a3")

@@ -103,6 +103,21 @@ var reopenCases = []testCase{
 		e.is(err, task.ErrInvalid)
 		e.openIn(store, "queue").order("a1")
 	}},
+	{"Order", "Open refuses another KeepPlace for a queue that has tasks.", func(e *env) {
+		q := e.open()
+		q.bury(q.put("a1")[0])
+		q.close()
+		for o, want := range map[*options]string{
+			{KeepPlace: true}: "task: Options.KeepPlace is true; it must be false, ",
+			{Quantum: 5}:      "task: Options.Quantum is 5; it must be 0, ",
+		} {
+			_, err := task.Open(ctx, e.reopen(), "queue", o)
+			if e.is(err, task.ErrInvalid); !strings.HasPrefix(err.Error(), want) {
+				e.Fatalf("the error is %q; it should begin with %q", err, want)
+			}
+		}
+		e.openIn(e.reopen(), "queue").counts(0, 0, 0, 1, 0)
+	}},
 	{"Drop", "a later Open makes a new queue", func(e *env) {
 		q := e.open()
 		q.put("a1")

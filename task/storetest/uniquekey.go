@@ -152,7 +152,7 @@ var uniqueKeyCases = []testCase{
 	}},
 	{"Replace", "With Replace, the task takes the place of the task with its UniqueKey, if that is " +
 		"ready, delayed or held", func(e *env) {
-		for _, o := range []options{{}, {KeepPlace: true}, {MaxInFlightPerKey: 1}, {Quantum: 1}} {
+		for _, o := range modes {
 			o.Capacity = 3
 			q, start := e.openIn(e.store, "queue", o), time.Now()
 			replace := func(name string, o task.PutOptions) task.ID {
@@ -205,7 +205,7 @@ var uniqueKeyCases = []testCase{
 	{
 		"MaxDelay", "that long after it Replace still changes the task, but no longer delays it",
 		func(e *env) {
-			for i, o := range []options{{}, {KeepPlace: true}, {MaxInFlightPerKey: 1}, {Quantum: 1}} {
+			for i, o := range modes {
 				q := e.openIn(e.store, fmt.Sprint("queue", i), o)
 				debounce := task.PutOptions{
 					UniqueKey: "x", Replace: true, Delay: 2 * second, MaxDelay: 5 * second, TTL: second,
@@ -313,7 +313,7 @@ var uniqueKeyCases = []testCase{
 			}, false},
 		} {
 			e.Log("ended by", c.name)
-			o := []options{{}, {KeepPlace: true}, {MaxInFlightPerKey: 1}, {Quantum: 1}}[i%4]
+			o := modes[i%len(modes)]
 			o.Capacity = 3
 			q := e.openIn(e.store, c.name, o)
 			k := q.consumer(task.Filter{})
@@ -360,7 +360,7 @@ var uniqueKeyCases = []testCase{
 		}
 	}},
 	{"FollowLater", "is ready, or delayed until the end of its own Delay", func(e *env) {
-		for i, o := range []options{{}, {KeepPlace: true}, {MaxInFlightPerKey: 1}} {
+		for i, o := range modes {
 			q, start := e.openIn(e.store, fmt.Sprint("queue", i), o), time.Now()
 			later := task.PutOptions{Delay: 5 * second, TTL: 2 * second}
 			l, next := q.followed(later)

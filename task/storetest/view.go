@@ -209,7 +209,7 @@ var viewCases = []testCase{
 		e.is(err, task.ErrInvalid)
 	}},
 	{"DeleteSome", "It deletes taken tasks only if State is Taken.", func(e *env) {
-		for _, o := range []options{{}, {MaxInFlightPerKey: 1}, {KeepPlace: true}, {Quantum: 1}} {
+		for _, o := range modes {
 			q := e.openIn(e.store, "queue", o)
 			n := 1300 * few(5) / 5
 			var batch []task.Entry[string]

@@ -59,12 +59,12 @@ func (b *backend) Put(
 				switch {
 				case q.putsBehind && (q.store.traits.Optimistic || q.behind[at]):
 					p.Puts = append(p.Puts, at)
-				case q.frontsOnly:
+				case q.turns != plain:
 					p.Fronts = append(p.Fronts, at)
 				case q.byKey():
 					p.Keys = append(p.Keys, l.Key)
 				}
-				if !q.frontsOnly { // else it gets a turn when it comes to the front
+				if q.turns == plain { // else it gets a turn when it comes to the front
 					p.Lines = append(p.Lines, l)
 				}
 			}

@@ -38,7 +38,7 @@ const (
 //
 // If the task has left, turn is its turn of the line, which it has used or leaves to the line.
 func (u *unit) updateFront(changed *Row, how change, turn account.Account) {
-	if !u.q.frontsOnly {
+	if u.q.turns == plain {
 		return
 	}
 	u.readFronts(u.readsPayload(), changed.lineKind())
@@ -49,7 +49,7 @@ func (u *unit) updateFront(changed *Row, how change, turn account.Account) {
 		u.setFront(changed, changed.turn(), AtFront)
 	}
 	u.countFront(changed.Key)
-	if u.q.limitsInFlight {
+	if u.q.turns == limits {
 		u.updateShown(changed)
 	}
 }
@@ -239,7 +239,7 @@ func (u *unit) isNext(r *Row) bool {
 // isFirst reports whether no earlier line of a task's key has a task of its kind. Where keys are
 // not blocked all the time that does not matter: see above.
 func (u *unit) isFirst(r *Row) bool {
-	if !u.q.limitsInFlight || r.Priority == 0 ||
+	if u.q.turns != limits || r.Priority == 0 ||
 		u.firsts(keySpan(r.Key), 1).rows[0].Priority == r.Priority {
 		return true
 	}
@@ -311,7 +311,7 @@ func (u *unit) park(w *work, n int) (done bool) {
 			w.Front = false
 		}
 		switch {
-		case r.Round == 0 || r.hasUsedTurn():
+		case r.Round == 0 || r.State == driver.Taken: // it has used its turn
 		case r.State == driver.Ready && (r.Returned || !w.Front):
 			w.Front = w.Front || !r.Returned
 			r.Front = AtFront

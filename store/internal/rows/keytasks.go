@@ -138,7 +138,7 @@ func (u *unit) readFor(payload bool, rows []*Row) {
 	for i, r := range rows {
 		at[i], keys[i] = r.lineKind(), r.Key
 	}
-	if u.q.frontsOnly {
+	if u.q.turns != plain {
 		u.readFronts(payload, at...)
 	} else {
 		u.readKeys(keys...)
@@ -171,10 +171,10 @@ func (h *Head) unknownFronts(q *queue, all []lineKind) (keys []string, spans []s
 	for _, at := range all {
 		keys = append(keys, at.Key)
 		wanted := []span{lineSpan(at.Line), kindSpan(at)}
-		if q.limitsInFlight {
+		if q.turns == limits {
 			wanted = append(wanted, shownSpan(at.Key, false), shownSpan(at.Key, true))
 		}
-		if q.guardsFronts() || q.limitsInFlight && at.Priority != 0 {
+		if q.guardsFronts() || q.turns == limits && at.Priority != 0 {
 			wanted = append(wanted, keySpan(at.Key))
 		}
 		for _, s := range wanted {

@@ -38,7 +38,7 @@ const maxLooks = 8
 
 // leftToOthers reports whether nothing was taken because other processes probably take the tasks.
 func (u *unit) leftToOthers(f Filter) bool {
-	return u.q.limitsInFlight && u.q.store.traits.Optimistic && !u.plan.Exclusive &&
+	return u.q.turns == limits && u.q.store.traits.Optimistic && !u.plan.Exclusive &&
 		!u.stopped() && must(u.v.AnyReady(f))
 }
 

@@ -187,7 +187,7 @@ func (u *unit) take(c *ownConsumer, f Filter, wanted int) *Row {
 	if r == nil {
 		return nil
 	}
-	if r.Payload == nil && u.q.frontsOnly { // it has just come to the front
+	if r.Payload == nil && u.q.turns != plain { // it has just come to the front
 		r.Payload = must(u.v.Get(r.ID, true)).Payload
 	}
 	u.markServed(r)
@@ -343,7 +343,7 @@ func (u *unit) leave(r *Row) (turn account.Account) {
 		return turn
 	}
 	delete(u.head.accounts, r.line()) // it may have been the last task of its line
-	if !u.q.frontsOnly && !u.purges {
+	if u.q.turns == plain && !u.purges {
 		u.leaveGap(r)
 	}
 	return r.turn()
@@ -380,7 +380,7 @@ func (u *unit) forget(r *Row, why driver.EventType, now int64, lease uint64, o O
 // it was taken here, unless it has a unique key, or its group or key may go on without it.
 func (u *unit) mattersToOthers(r *Row) bool {
 	_, here := u.q.names[r.Consumer]
-	return r.Was != driver.Taken || !here || r.UniqueKey != "" || r.Group != "" || u.q.frontsOnly
+	return r.Was != driver.Taken || !here || r.UniqueKey != "" || r.Group != "" || u.q.turns != plain
 }
 
 // fire makes the due change of a task.

@@ -2,7 +2,9 @@ package rows_test
 
 import (
 	"context"
+	"fmt"
 	"math"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -321,23 +323,13 @@ func TestRebuild(t *testing.T) {
 		}, "a1 a2 a3 b1 b2", task.Options[string]{}, func(q queue) {
 			q.order("a1 b1 a2 b2 a3")
 		}},
-		"Kinds": {task.Options[string]{}, kinds, task.Options[string]{KeepPlace: true}, func(q queue) {
+		"Kinds": {task.Options[string]{}, kinds, task.Options[string]{
+			MaxInFlightPerKey: 1,
+		}, func(q queue) {
 			q.order("a1 b1 a2 a3")
 		}},
 		"Behind": {task.Options[string]{}, "a0 a1 b1", task.Options[string]{Capacity: 9}, func(q queue) {
-			q.order("a1 b1 a0")
-		}},
-		"KeepPlace": {task.Options[string]{}, "a0 a1 a2 b1", task.Options[string]{
-			KeepPlace: true,
-		}, func(q queue) {
-			time.Sleep(2 * time.Hour)
-			q.order("a0 b1 a1 a2") // as if it had kept its place
-		}},
-		"KeepPlaceNoMore": {task.Options[string]{
-			KeepPlace: true,
-		}, "a0 a1 a2 b1", task.Options[string]{}, func(q queue) {
-			time.Sleep(2 * time.Hour)
-			q.order("a1 b1 a2 a0")
+			q.order("b1 a1 a0")
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -352,7 +344,18 @@ func TestRebuild(t *testing.T) {
 					time.Sleep(2 * time.Hour)
 				}
 				require.NoError(t, q.Close(t.Context()))
-				c.test(openQueue(t, s, c.after))
+				ordered := task.Options[string]{KeepPlace: true, Quantum: 1}
+				_, err := task.Open(t.Context(), s, "q", &ordered)
+				why := fmt.Sprintf("as in queue %q, which has tasks: %d", "q", len(strings.Fields(c.put)))
+				require.EqualError(t, err, "task: Options.Quantum is 1; it must be 0, "+why+
+					"\ntask: Options.KeepPlace is true; it must be false, "+why)
+				q = openQueue(t, s, c.after)
+				if c.test(q); len(q.names()) == 0 {
+					require.NoError(t, q.Close(t.Context()))
+					q = openQueue(t, s, ordered) // without tasks it gets these
+					q.put("a1 a2 b1")
+					q.order("a1 b1 a2")
+				}
 			})
 		})
 	}

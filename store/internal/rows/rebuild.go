@@ -1,22 +1,17 @@
 package rows
 
 import (
-	"github.com/fairq/fairq/internal/account"
 	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/task/driver"
 )
 
-// rebuild makes the rows of a queue what they must be with its new settings. Nobody else has the
+// rebuild makes the rows of a queue what they must be with its new limits. Nobody else has the
 // queue open then (see open). As with any other work nothing else happens in the queue until that
-// is done: no task can be taken before the last part, which gives the turns.
-//
-// The tasks of a line get their turns in the order of their places, and lines in the order of
-// their first tasks' places. Tasks that have used their turns (they are taken, or were handed
-// back) come before all others.
+// is done.
 func (u *unit) rebuild() {
 	u.do(&work{What: forgetCounts, Dropped: true})
-	u.do(&work{What: resetTasks})
-	u.do(&work{What: giveTurns})
+	u.do(&work{What: countTasks})
+	u.do(&work{What: showFronts})
 }
 
 // recountKeys counts the tasks of all keys again. It is not called where a transaction may write
@@ -48,68 +43,43 @@ func (u *unit) forgetCounts(w *work, n int) (done bool) {
 	return len(keys) < n
 }
 
-// countTasks counts the next n tasks for their keys. If the queue is rebuilt, it also takes them
-// out of all indexes that depend on the settings.
+// countTasks counts the next n tasks for their keys.
 func (u *unit) countTasks(w *work, n int) (done bool) {
-	rows := must(u.v.Rows(Range{Index: TaskID, From: after(w.ID), Limit: n}))
-	if u.q.countsKeys || u.q.limitsInFlight {
-		keys := make([]string, len(rows))
-		for i, r := range rows {
-			keys[i] = r.Key
-		}
-		u.readKeys(keys...)
+	if !u.q.countsKeys && u.q.turns != limits {
+		return true
 	}
+	rows := must(u.v.Rows(Range{Index: TaskID, From: after(w.ID), Limit: n}))
+	keys := make([]string, len(rows))
+	for i, r := range rows {
+		keys[i] = r.Key
+	}
+	u.readKeys(keys...)
 	return u.eachOf(rows, n, func(r *Row) {
 		w.ID = r.ID
 		if to := u.q.counted(r.State); to != 0 {
 			u.count(u.key(r.Key), 0, to)
 		}
-		if w.What == resetTasks {
-			u.reset(r)
-		}
 	})
 }
 
-// reset takes a task out of all indexes that depend on the settings.
-func (u *unit) reset(r *Row) {
-	if u.q.settings.KeepPlace && r.Place == 0 {
-		r.Place = r.ID // as if it had kept it
+// showFronts goes through the next n ready tasks of a queue with other limits, and hides or shows
+// those at the fronts of their lines.
+func (u *unit) showFronts(w *work, n int) (done bool) {
+	if u.q.turns == plain {
+		return true
 	}
-	if r.Front = NoFront; u.q.frontsOnly {
-		r.Front = Parked
-	}
-	returned := r.State == driver.Ready && r.Returned
-	if returned || r.hasUsedTurn() { // it is first, or will be when it is handed back
-		r.setTurn(account.Account{Round: u.currentRound(r.Priority)}, returned)
-	} else {
-		r.setTurn(account.Account{}, false)
-	}
-	r.Takeable, r.Hidden, r.Gap = false, false, false
-	delete(u.head.accounts, r.line())
-	u.update(r)
-}
-
-// hasUsedTurn reports whether a task is taken and has used its turn. A task that was taken by its
-// id has not.
-func (r *Row) hasUsedTurn() bool {
-	return r.State == driver.Taken && r.Round != 0
-}
-
-// giveTurns gives turns to the next n tasks of a queue that is rebuilt. It comes once more to each
-// task that has got one, as that moves the task to a later place in the index.
-func (u *unit) giveTurns(w *work, n int) (done bool) {
 	page := w.page(n)
 	page.Only.State = driver.Ready
 	return u.eachOf(must(u.v.Rows(page)), n, func(r *Row) {
 		w.pass(r)
-		switch {
-		case u.q.frontsOnly && (r.Round == 0 || r.Returned): // it may be the first of its kind
-			u.updateFront(r, came, account.Account{})
-		case !u.q.frontsOnly && !r.Takeable:
-			if r.Takeable = true; r.Round == 0 {
-				u.giveTurn(r)
-			}
-			u.writeShown(r)
+		if r.Front == Parked {
+			return
 		}
+		u.readFronts(false, r.lineKind())
+		now := *r
+		if u.show(&now, u.isFirst(r)); !now.isShownLike(r) {
+			u.writeShown(&now)
+		}
+		u.countFront(r.Key)
 	})
 }

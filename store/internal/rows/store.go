@@ -131,39 +131,49 @@ func (s *Store) settings(wanted driver.Settings) settings {
 	return settings{Settings: wanted, Crowded: crowded}
 }
 
+// turns says which ready tasks of a queue have turns, and can be taken.
+type turns uint8
+
+// A queue becomes plain again only when it is opened without tasks.
+const (
+	plain  turns = iota // all tasks
+	fronts              // only the fronts of lines, see fronts.go
+	limits              // the same, and MaxInFlightPerKey or KeyRate block and free keys all the time
+)
+
 // mode is what follows from the settings.
 type mode struct {
-	frontsOnly     bool // only the fronts of lines can be taken, see fronts.go
-	limitsInFlight bool // MaxInFlightPerKey or KeyRate: keys are blocked and free again all the time
-	costs          bool // rounds share work, not tasks
-	countsKeys     bool // the row of a key counts all of its tasks, not just those in flight
-	putsBehind     bool // a put need not know the front of its line, see staysBehind
-	exclusive      bool // each transaction needs the queue for itself
+	turns      turns
+	costs      bool // rounds share work, not tasks
+	countsKeys bool // the row of a key counts all of its tasks, not just those in flight
+	putsBehind bool // a put need not know the front of its line, see staysBehind
+	exclusive  bool // each transaction needs the queue for itself
 }
 
 func (store *Store) modeOf(s *settings) mode {
-	m := mode{
-		limitsInFlight: s.LimitsKeys(),
-		costs:          s.Quantum > 0,
+	m, optimistic := mode{costs: s.Quantum > 0}, store.traits.Optimistic
+	switch {
+	case s.LimitsKeys():
+		m.turns = limits
+	case s.Fronts || s.KeepPlace:
+		m.turns = fronts
 	}
-	m.frontsOnly = s.Fronts || s.KeepPlace || m.limitsInFlight
-	m.countsKeys = s.KeepPlace && !m.limitsInFlight && store.traits.Optimistic ||
+	m.countsKeys = s.KeepPlace && m.turns != limits && optimistic ||
 		s.KeyCapacity < s.Capacity || s.Crowded
-	m.putsBehind = m.frontsOnly && !m.countsKeys && !store.traits.Exclusive &&
-		(m.limitsInFlight || !store.traits.Optimistic)
-	m.exclusive = m.costs || s.Capacity < fairq.MaxLen ||
-		s.Rate.Limit > 0 && !store.traits.Optimistic ||
-		m.byKey() && !(store.traits.Optimistic && (m.countsKeys || m.limitsInFlight))
+	m.putsBehind = m.turns != plain && !m.countsKeys && !store.traits.Exclusive &&
+		(m.turns == limits || !optimistic)
+	m.exclusive = m.costs || s.Capacity < fairq.MaxLen || s.Rate.Limit > 0 && !optimistic ||
+		m.byKey() && !(optimistic && (m.countsKeys || m.turns == limits))
 	return m
 }
 
 // byKey reports whether changes need more of a key than the last round of its lines.
-func (m *mode) byKey() bool { return m.frontsOnly || m.countsKeys }
+func (m *mode) byKey() bool { return m.turns != plain || m.countsKeys }
 
 // keepsHead reports whether all transactions that write to the queue enter it exclusively, and its
 // head is worth keeping.
 func (q *queue) keepsHead() bool {
-	return q.store.traits.Exclusive || q.frontsOnly && q.exclusive && !q.store.traits.Optimistic
+	return q.store.traits.Exclusive || q.turns != plain && q.exclusive && !q.store.traits.Optimistic
 }
 
 // guardsFronts reports whether others may change the fronts of lines at the same time.
@@ -171,7 +181,7 @@ func (q *queue) guardsFronts() bool { return q.putsBehind && q.store.traits.Opti
 
 // counted returns a state if the rows of keys count the tasks that are in it, else 0.
 func (m *mode) counted(s driver.State) driver.State {
-	if m.countsKeys || m.limitsInFlight && s == driver.Taken {
+	if m.countsKeys || m.turns == limits && s == driver.Taken {
 		return s
 	}
 	return 0
@@ -379,13 +389,16 @@ func (u *unit) open(b *backend, wanted driver.Settings) error {
 			return wanted.Match(q.settings.Settings,
 				fmt.Sprintf("as long as others have queue %q open", q.name))
 		}
-		if n := must(u.v.Counts())[0]; n > 0 && wanted.Format != q.settings.Format {
-			return &driver.FieldError{
-				Field: "Options.Format", Value: wanted.Format,
-				Limit: fmt.Sprintf("%q, as in queue %q, which has tasks: %d", q.settings.Format, q.name, n),
+		n := must(u.v.Counts())[0]
+		if n > 0 {
+			fixed, is := wanted, q.settings
+			fixed.Format, fixed.KeepPlace, fixed.Quantum = is.Format, is.KeepPlace, is.Quantum
+			why := fmt.Sprintf("as in queue %q, which has tasks: %d", q.name, n)
+			if err := wanted.Match(fixed, why); err != nil {
+				return err
 			}
 		}
-		u.changeSettings(wanted)
+		u.changeSettings(wanted, n == 0)
 	}
 	must(u.ownConsumer(b.handle()))
 	u.onCommit(func() {
@@ -402,40 +415,44 @@ func (u *unit) open(b *backend, wanted driver.Settings) error {
 // all: from now on only the fronts of lines can be taken. Otherwise a take of some kinds would
 // have to pass over all tasks of the others, and a pause would have to hide all tasks of its key.
 func (u *unit) needFronts() {
-	if s, hasFronts := u.q.settings, u.q.frontsOnly; !s.Fronts {
+	if s := u.q.settings; !s.Fronts {
 		u.needExclusive()
-		u.closeGaps()
 		s.Fronts = true
-		if u.setSettings(s); !hasFronts {
-			clear(u.head.accounts)
-			u.readAhead = readAhead{}
-			u.do(&work{What: parkTasks})
-		}
+		u.setSettings(s)
 	}
 }
 
 // changeSettings gives the queue other settings. If these need other rows, it makes the queue
-// write all of them again.
-func (u *unit) changeSettings(wanted driver.Settings) {
+// write them again. A queue with tasks keeps its fronts even without the limit that they were for.
+func (u *unit) changeSettings(wanted driver.Settings, isEmpty bool) {
 	was, mode, to := u.q.settings, u.q.mode, u.q.store.settings(wanted)
-	to.Fronts = was.Fronts
+	to.Fronts = mode.turns != plain && !isEmpty || u.head.PausedKeys > 0
 	u.setSettings(to)
 	if to.Rate != was.Rate {
 		u.changeKey(allKeys, func(k *Key) { k.Wait = life.Wait{} })
 	}
-	if u.q.mode != mode || to.Quantum != was.Quantum || to.KeepPlace != was.KeepPlace ||
-		to.MaxInFlightPerKey != was.MaxInFlightPerKey || to.KeyRate != was.KeyRate {
+	if u.q.mode != mode || to.KeyRate != was.KeyRate ||
+		to.MaxInFlightPerKey != was.MaxInFlightPerKey {
 		u.rebuild()
 	}
 }
 
+// setSettings changes the settings. If the queue gets fronts, it parks the tasks behind them. Only
+// a queue without tasks can lose its fronts.
 func (u *unit) setSettings(to settings) {
-	fronts := u.q.frontsOnly
-	if u.q.set(to); u.q.frontsOnly != fronts {
-		clear(u.behind)
-		clear(u.head.readyTasks) // there are fronts only now, or none any more
+	was := u.q.turns
+	if was == plain {
+		u.closeGaps()
 	}
+	u.q.set(to)
 	u.head.Settings, u.headChanged = u.q.text, true
+	if (u.q.turns == plain) != (was == plain) {
+		clear(u.behind)
+		clear(u.head.readyTasks)
+		clear(u.head.accounts)
+		u.readAhead = readAhead{}
+		u.do(&work{What: parkTasks})
+	}
 }
 
 // checkSettings returns an error if the queue has other settings than it was opened with here.

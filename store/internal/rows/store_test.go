@@ -109,30 +109,46 @@ func TestTakenForDead(t *testing.T) {
 	})
 }
 
-// counting is a database that calls a function when it has counted the keys.
+// counting is a database that calls functions when it has counted the keys, and when it has read
+// tasks.
 type counting struct {
 	rows.DB
-	counted func(n int)
+	counted, read func(n int)
 }
 
 type countingTx struct {
 	rows.Tx
-	counted func(n int)
+	counting
 }
 
 type countingView struct {
 	rows.View
-	counted func(n int)
+	counting
+}
+
+type countingTable struct {
+	rows.Table[rows.Row]
+	read func(n int)
 }
 
 func (c counting) Begin(ctx context.Context) (rows.Tx, error) {
 	tx, err := c.DB.Begin(ctx)
-	return countingTx{tx, c.counted}, err
+	return countingTx{tx, c}, err
 }
 
 func (c countingTx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 	v, err := c.Tx.Enter(queue, plan)
-	return countingView{v, c.counted}, err
+	return countingView{v, c.counting}, err
+}
+
+func (c countingView) Tasks() rows.Table[rows.Row] { return countingTable{c.View.Tasks(), c.read} }
+
+func (c countingTable) Scan(r rows.Range) ([]*rows.Row, error) {
+	found, err := c.Table.Scan(r)
+	if c.read != nil {
+		c.read(len(found))
+	}
+	return found, err
 }
 
 func (c countingView) CountKeys(from string, most int) (n int, next string, err error) {
@@ -168,7 +184,8 @@ func TestStatsOfManyKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
 		db := counting{
-			rowstest.NewDB(time.Now), func(n int) { time.Sleep(time.Duration(n) * time.Millisecond) },
+			DB:      rowstest.NewDB(time.Now),
+			counted: func(n int) { time.Sleep(time.Duration(n) * time.Millisecond) },
 		}
 		q, err := task.Open[string](ctx, rows.New(db, rows.Options{MaxPayload: 1000}), "q", nil)
 		require.NoError(t, err)
@@ -204,7 +221,7 @@ func TestPanic(t *testing.T) {
 		ctx, boom := t.Context(), false
 		gate := &slow{rowstest.NewDB(time.Now), make(chan struct{}, 1)}
 		gate.gate <- struct{}{}
-		db := counting{gate, func(int) {
+		db := counting{DB: gate, counted: func(int) {
 			if boom {
 				panic("boom")
 			}

@@ -84,7 +84,7 @@ func byQueue(calls []*call) iter.Seq[[]*call] {
 func (t *transaction) enter(tx Tx, calls []*call) {
 	q := calls[0].queue
 	alone := t.exclusive || q.exclusive || t.store.traits.Exclusive
-	plan := &wants{Plan: Plan{Exclusive: alone, ByKey: q.limitsInFlight}, Filter: everything}
+	plan := &wants{Plan: Plan{Exclusive: alone, ByKey: q.turns == limits}, Filter: everything}
 	for _, c := range calls {
 		plan.Exclusive = plan.Exclusive || c.exclusive || c.groups && !t.store.traits.Optimistic
 		if c.task != 0 {
@@ -95,7 +95,7 @@ func (t *transaction) enter(tx Tx, calls []*call) {
 		}
 	}
 	plan.Get = slices.AppendSeq(plan.Get, maps.Keys(q.inDoubt))
-	if q.frontsOnly {
+	if q.turns != plain {
 		plan.Numbers += plan.Numbers + len(plan.Get) // for turns
 	}
 	u := q.enter(tx, plan)

@@ -87,7 +87,7 @@ func (u *unit) share(r *Row) uint64 {
 
 // weight returns the weight of the key of a task.
 func (u *unit) weight(r *Row) int {
-	if !u.q.limitsInFlight {
+	if u.q.turns != limits {
 		return r.Weight
 	}
 	return life.Weight(r.Weight, u.limits(u.key(r.Key)))
@@ -186,7 +186,7 @@ func (u *unit) place(r *Row) {
 	if r.Place == 0 {
 		r.Place = u.number()
 	}
-	if u.q.frontsOnly {
+	if u.q.turns != plain {
 		turn, returned := r.turn(), r.Returned
 		if returned && u.q.settings.KeepPlace && u.isBehind(r) {
 			turn, returned = account.Account{}, false
@@ -345,7 +345,7 @@ func (u *unit) rate(k *Key) driver.Rate {
 // hides the key if it has no token left.
 func (u *unit) charge(r *Row, change func(w *life.Wait, rate driver.Rate, tokens, now int64)) {
 	for _, key := range [...]string{r.Key, allKeys} {
-		limited := u.q.limitsInFlight
+		limited := u.q.turns == limits
 		if key == allKeys {
 			limited = u.q.settings.Rate.Limit > 0
 		}

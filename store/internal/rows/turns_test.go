@@ -174,17 +174,17 @@ func TestTurnsOfKinds(t *testing.T) {
 // options.
 func TestOtherOptionsInOrder(t *testing.T) {
 	all := map[string]task.Options[string]{
-		"none": {}, "KeepPlace": {KeepPlace: true}, "limit": {MaxInFlightPerKey: 9}, "cost": {
-			Quantum: 3,
-		},
-		"room": {KeyCapacity: 9},
+		"none": {}, "limit": {MaxInFlightPerKey: 9}, "room": {KeyCapacity: 9},
+		"rate": {KeyRate: task.Rate{Limit: 1, Burst: 50}},
 	}
 	for before, o := range all {
 		for after, changed := range all {
-			for _, maxWrites := range []int{0, 30} {
-				t.Run(fmt.Sprintf("%s to %s, %d", before, after, maxWrites), func(t *testing.T) {
+			for i := range 8 {
+				o.KeepPlace, o.Quantum = i%2 == 1, int64(i/2%2*3)
+				changed.KeepPlace, changed.Quantum = o.KeepPlace, o.Quantum
+				t.Run(fmt.Sprintf("%s to %s, %d", before, after, i), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
-						testOtherOptions(t, limitedDB(maxWrites, false), o, changed)
+						testOtherOptions(t, limitedDB(i/4*30, false), o, changed)
 					})
 				})
 			}

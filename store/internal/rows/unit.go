@@ -231,7 +231,7 @@ func (u *unit) isHeld(key string) bool {
 
 // blocked reports whether no task of a key can be taken.
 func (u *unit) blocked(key string) bool {
-	if !u.q.limitsInFlight {
+	if u.q.turns != limits {
 		return u.isHeld(key)
 	}
 	k := u.key(key)
@@ -241,7 +241,7 @@ func (u *unit) blocked(key string) bool {
 
 // limits returns the own limits of a key, nil if it has none or the queue does not obey them.
 func (u *unit) limits(k *Key) *driver.KeyLimits {
-	if !u.q.limitsInFlight {
+	if u.q.turns != limits {
 		return nil
 	}
 	return k.Limits

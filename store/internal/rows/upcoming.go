@@ -34,6 +34,10 @@ func (u *unit) upcoming(n int) []driver.UpcomingTask {
 	}
 }
 
+// maxExpired is the number of expired tasks after which upcoming returns the tasks found. Where
+// nobody removes them there may be very many.
+const maxExpired = pageSize
+
 // forecast is upcoming from the first tasks in TaskReady. If these are too few, ok is false: some
 // may have expired, or be beyond the limits of their keys.
 func (u *unit) forecast(n, most int) (found []driver.UpcomingTask, ok bool) {
@@ -44,7 +48,9 @@ func (u *unit) forecast(n, most int) (found []driver.UpcomingTask, ok bool) {
 	ready := ReadyRange(everything, most)
 	ready.Payload, ready.Lock = false, NoLock
 	rows := must(u.v.Rows(ready))
-	a := &ahead{u, n, map[string]*order.Key{}}
+	a, expired := &ahead{u, n, map[string]*order.Key{}}, 0
+	isDue := func(r *Row) bool { return u.isDue(r, u.now) }
+	many := len(slices.DeleteFunc(slices.Clone(rows), isDue)) <= len(rows)-maxExpired
 	for lines := a.linesOf(rows); len(lines) > 0 && !queue.Blocked(); {
 		priority := lines[0].of.Priority
 		end, _ := slices.BinarySearchFunc(lines, priority+1,
@@ -61,9 +67,12 @@ func (u *unit) forecast(n, most int) (found []driver.UpcomingTask, ok bool) {
 		now := u.currentRound(priority)
 		for r, round := range order.Forecast(firsts, now, queue, u.now) {
 			if over {
-				return nil, false
+				return found, many
 			}
-			if u.isDue(r, u.now) {
+			if isDue(r) {
+				if expired++; expired == maxExpired {
+					return found, true
+				}
 				continue
 			}
 			record := u.record(r)
@@ -75,7 +84,7 @@ func (u *unit) forecast(n, most int) (found []driver.UpcomingTask, ok bool) {
 			}
 		}
 		if over {
-			return nil, false
+			return found, many
 		}
 		lines = append(lines[end:], a.hidden(band)...)
 		slices.SortFunc(lines, func(a, b *lineAhead) int { return inOrder(a.First.Task, b.First.Task) })
@@ -104,7 +113,7 @@ type lineAhead struct {
 // of a line are among them too. In one with fronts, linesOf reads some of them: about n for all
 // lines.
 func (a *ahead) linesOf(rows []*Row) (all []*lineAhead) {
-	if a.q.limitsInFlight {
+	if a.q.turns == limits {
 		keys := make([]string, len(rows))
 		for i, r := range rows {
 			keys[i] = r.Key
@@ -126,13 +135,13 @@ func (a *ahead) linesOf(rows []*Row) (all []*lineAhead) {
 		}
 	}
 	page := a.n/max(1, len(behind)) + 1
-	if a.q.frontsOnly && len(behind) > 0 {
+	if a.q.turns != plain && len(behind) > 0 {
 		for _, r := range must(a.v.Rows(FirstRange(TaskPlace, behind, page, false))) {
 			lines[r.line()].rows = append(lines[r.line()].rows, r)
 		}
 	}
 	for _, l := range lines {
-		l.page, l.more = page, !a.q.frontsOnly || len(l.rows) == page
+		l.page, l.more = page, a.q.turns == plain || len(l.rows) == page
 	}
 	return all
 }
@@ -141,7 +150,7 @@ func (a *ahead) linesOf(rows []*Row) (all []*lineAhead) {
 func (a *ahead) key(key string) *order.Key {
 	if a.keys[key] == nil {
 		k := &order.Key{Slots: math.MaxInt}
-		if a.q.limitsInFlight {
+		if a.q.turns == limits {
 			is, s := a.unit.key(key), &a.q.settings.Settings
 			most := life.MaxInFlight(s, a.limits(is))
 			k.Slots, k.Rate, k.Wait = most-is.Tasks[driver.Taken], a.rate(is), is.Wait
@@ -163,7 +172,7 @@ func (a *ahead) task(r *Row) order.Task[*Row] {
 // it moves up into an earlier one: see closeGap.
 func (l *lineAhead) Next() (next order.Task[*Row]) {
 	last := l.First.Task
-	if len(l.rows) == 0 && l.more && (l.q.frontsOnly || last.Gap) {
+	if len(l.rows) == 0 && l.more && (l.q.turns != plain || last.Gap) {
 		l.read(last)
 	}
 	if len(l.rows) == 0 {
@@ -172,7 +181,7 @@ func (l *lineAhead) Next() (next order.Task[*Row]) {
 	r := l.rows[0]
 	l.rows = l.rows[1:]
 	switch {
-	case l.q.frontsOnly:
+	case l.q.turns != plain:
 	case last.Gap:
 		r.Gap = r.Gap || r.turn() != l.Turn
 	default:
@@ -184,13 +193,13 @@ func (l *lineAhead) Next() (next order.Task[*Row]) {
 // read reads the next tasks of the line.
 func (l *lineAhead) read(last *Row) {
 	r := NextRange(last.line(), last.Round, last.Place)
-	if r.Lock = NoLock; l.q.frontsOnly {
+	if r.Lock = NoLock; l.q.turns != plain {
 		r = FirstRange(TaskPlace, at(last.Key, num(last.Priority), bit(true)), 0, false)
 		r.From = Tuple{num(last.Place + 1)}
 	}
 	r.Limit = l.page
 	l.rows = must(l.v.Rows(r))
-	l.more, l.page = len(l.rows) == l.page, min(2*l.page, l.n)
+	l.more, l.page = len(l.rows) == l.page, min(2*l.page, pageSize)
 }
 
 // hidden returns the next lines of the keys of some lines, as far as none of their tasks is
@@ -198,7 +207,7 @@ func (l *lineAhead) read(last *Row) {
 func (a *ahead) hidden(band []*lineAhead) []*lineAhead {
 	var keys, fronts []Tuple
 	for _, l := range band {
-		if a.q.limitsInFlight && !l.Key.Blocked() {
+		if a.q.turns == limits && !l.Key.Blocked() {
 			keys = append(keys, Tuple{l.of.Key})
 		}
 	}

@@ -3,10 +3,13 @@ package rows_test
 import (
 	"math/rand/v2"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/store/internal/rows/rowstest"
 	"github.com/fairq/fairq/task"
 )
 
@@ -94,5 +97,45 @@ func (u *upcoming) step() {
 			require.Equal(u, next[i].ID, one.ID)
 			u.taken = append(u.taken, one)
 		}
+	}
+}
+
+// Beside many expired tasks, which a queue open AsIs does not remove, Upcoming reads few tasks.
+func TestUpcomingBesideExpired(t *testing.T) {
+	for name, c := range map[string]struct {
+		options             task.Options[string]
+		expired, reads, all int
+	}{
+		"Few":       {task.Options[string]{}, 900, 10, 4000},
+		"Many":      {task.Options[string]{}, 4500, 10, 4000},
+		"KeepPlace": {task.Options[string]{KeepPlace: true}, 4500, 12, 4000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				reads, all, db := 0, 0, rowstest.NewDB(time.Now)
+				in := open(db)
+				q := openQueue(t, in, c.options)
+				for range c.expired / 900 {
+					batch := make([]task.Entry[string], 900)
+					for i := range batch {
+						batch[i] = task.Entry[string]{Key: "a", Options: task.PutOptions{TTL: time.Minute}}
+					}
+					_, err := q.PutBatch(t.Context(), batch)
+					require.NoError(t, err)
+				}
+				q.put("a1 a2")
+				require.NoError(t, q.Close(t.Context()))
+				time.Sleep(time.Hour)
+				looker := openQueue(t, rows.New(counting{
+					DB: db.Reopen(), read: func(n int) { reads, all = reads+1, all+n },
+				}, rows.Options{}), task.Options[string]{AsIs: true})
+				next, err := looker.Upcoming(t.Context(), 10)
+				require.NoError(t, err)
+				require.LessOrEqual(t, len(next), 2)
+				require.True(t, c.expired > 1000 || len(next) == 2)
+				require.Less(t, reads, c.reads)
+				require.Less(t, all, c.all)
+			})
+		})
 	}
 }

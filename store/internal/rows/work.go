@@ -21,8 +21,8 @@ type work struct {
 	From, To  uint64 `json:",omitempty"` // of moveLeases: the numbers of the consumer
 
 	// The place at which it goes on.
-	ID    uint64   `json:",omitempty"` // of beginGroup, countTasks and resetTasks: the last task
-	Place [3]int64 // of parkTasks and giveTurns: in TaskLine, after the key
+	ID    uint64   `json:",omitempty"` // of beginGroup and countTasks: the last task
+	Place [3]int64 // of parkTasks and showFronts: in TaskLine, after the key
 	Front bool     `json:",omitempty"` // of parkTasks: the line has its turn
 	Kind  []byte   `json:",omitempty"` // of showKind
 }
@@ -62,8 +62,7 @@ const (
 	// The parts of rebuild and recountKeys, see there.
 	forgetCounts
 	countTasks
-	resetTasks
-	giveTurns
+	showFronts
 )
 
 // do does a work, and leaves the part that this transaction may not write to others.
@@ -117,10 +116,10 @@ func (u *unit) doPage(w *work, n int) (done bool) {
 		return u.showKind(w, n)
 	case forgetCounts:
 		return u.forgetCounts(w, n)
-	case countTasks, resetTasks:
+	case countTasks:
 		return u.countTasks(w, n)
-	case giveTurns:
-		return u.giveTurns(w, n)
+	case showFronts:
+		return u.showFronts(w, n)
 	}
 	panic("rows: a work of no type")
 }

@@ -353,9 +353,10 @@ func TestRebuildOfTheDead(t *testing.T) {
 			a0 := q.take("a0")
 			require.NoError(t, a0.Return(t.Context()))
 			for i := 1; i < 20; i++ {
-				if want = append(want, fmt.Sprint("a", i)); i < 3 {
+				if i < 3 {
 					want = append(want, fmt.Sprint("b", i-1))
 				}
+				want = append(want, fmt.Sprint("a", i))
 			}
 			require.NoError(t, q.Close(t.Context()))
 			o.MaxInFlightPerKey, o.KeyCapacity = 0, 20

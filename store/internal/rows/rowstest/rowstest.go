@@ -51,6 +51,7 @@ func Run(t *testing.T, open func(t *testing.T) rows.DB) {
 		{"Exclusive", testExclusive},
 		{"AloneInQueue", testAloneInQueue},
 		{"Head", testHead},
+		{"Limits", testLimits},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, open(t)) })
 	}

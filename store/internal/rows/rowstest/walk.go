@@ -26,9 +26,9 @@ type walker struct {
 		driver.Settings
 		Fronts, Crowded bool
 	}
-	frontsOnly, countsKeys bool
-	keys                   map[string]*rows.Key
-	followed               map[uint64]*rows.Row // by the ids of their followers
+	optimistic, frontsOnly, countsKeys bool
+	keys                               map[string]*rows.Key
+	followed                           map[uint64]*rows.Row // by the ids of their followers
 
 	wrong string
 }
@@ -55,7 +55,8 @@ func Walk(t *testing.T, db rows.DB, queue string) string {
 	}
 	s := &w.settings
 	w.frontsOnly = s.Fronts || s.KeepPlace || w.limitsInFlight()
-	w.countsKeys = s.KeepPlace && !w.limitsInFlight() && db.Traits().Optimistic ||
+	w.optimistic = db.Traits().Optimistic
+	w.countsKeys = s.KeepPlace && !w.limitsInFlight() && w.optimistic ||
 		s.KeyCapacity < s.Capacity || s.Crowded
 	w.all, err = w.v.List(driver.ListOptions{Limit: math.MaxInt32})
 	ok(t, "List", err)
@@ -138,7 +139,7 @@ func (w *walker) walkKeys() {
 		if w.limitsInFlight() && !w.countsKeys {
 			taken := tasks[driver.Taken]
 			tasks = [driver.Held + 1]int{driver.Taken: taken}
-			if k != nil && k.Tasks[driver.Ready] > 0 { // only if the database is Optimistic
+			if w.optimistic {
 				tasks[driver.Ready] = min(1, front)
 			}
 			tasks[0] = tasks[driver.Ready] + taken
