@@ -342,7 +342,7 @@ func TestAlerts(t *testing.T) {
 		require.Contains(t, string(tests), "alertname: "+name[1]+"\n")
 	}
 	promtool, err := exec.LookPath("promtool")
-	if err != nil {
+	if err != nil && os.Getenv("CI") != "true" {
 		t.Skip("there is no promtool, which is in Debian's package prometheus")
 	}
 	out, err := exec.CommandContext(t.Context(), promtool, "test", "rules",
