@@ -35,7 +35,7 @@ func TestKill(t *testing.T) {
 	faulttest.Kill(t, openFaulty, newFile(t))
 }
 
-func newFile(t *testing.T) string { return filepath.Join(t.TempDir(), "tasks.db") }
+func newFile(t testing.TB) string { return filepath.Join(t.TempDir(), "tasks.db") }
 
 // No two transactions run at the same time, so each key has one turn in a round, from whichever
 // process.

@@ -1,25 +1,36 @@
-package sqlite_test
+//go:build unix
+
+package faulttest
 
 import (
 	"context"
-	"path/filepath"
 	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/fairq/fairq/store/sqlite"
 	"github.com/fairq/fairq/task"
 )
 
-// BenchmarkCaller counts the processor time of this process for each Put of a single caller, once
-// with a context without an end, and once with a context that can end.
-func BenchmarkCaller(b *testing.B) {
+// LimitFiles makes writes of this process fail that would make a file longer than size, in bytes,
+// as on a full disk.
+func LimitFiles(size uint64) error {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
+		return err
+	}
+	limit.Cur = min(size, limit.Max)
+	return syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit)
+}
+
+// Puts counts the processor time of this process for each Put of a single caller, once with a
+// context without an end, and once with a context that can end.
+func Puts(b *testing.B, open Opener, where string) {
 	ends, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	for name, ctx := range map[string]context.Context{"Never": context.Background(), "Ends": ends} {
 		b.Run(name, func(b *testing.B) {
-			s, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), "tasks.db"), nil)
+			s, err := open(b.Context(), where)
 			require.NoError(b, err)
 			q, err := task.Open[int](b.Context(), s, b.Name(), nil)
 			require.NoError(b, err)
