@@ -179,6 +179,12 @@ func (l *ledger) listen(n *testClass) {
 // look closes a queue of the caller's, so that no task is taken, and looks at its tasks.
 func (l *ledger) look(n *testClass) {
 	ctx := context.WithoutCancel(l.ctx)
+	for here := 1; here > 0; { // a rival's call may be in the store, and its event would be missed
+		time.Sleep(time.Millisecond)
+		l.mu.Lock()
+		here = n.rivals + n.held
+		l.mu.Unlock()
+	}
 	synctest.Wait()
 	require.NoError(l, n.queue.Close(ctx))
 	q, err := task.Open(ctx, n.store, "q", &n.options)

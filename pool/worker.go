@@ -23,9 +23,15 @@ type worker struct {
 	following  job             // a task taken by the ack of the last one, or nil
 	yieldDepth int             // calls of Yield at this moment; protected by workerSet.mu
 	away       bool            // its place is given away; protected by workerSet.mu
-	place      chan struct{}   // closed when it has one again; nil if it does not wait for one
+	place      *place          // that it waits for, or nil
 	remaining  int             // how many workers were left when it was removed
 	counts     counters
+}
+
+// place is what a handler that returns from Yield waits for.
+type place struct {
+	free  chan struct{} // closed at the end of the wait
+	taken bool          // the handler has it, and is not in Yield again
 }
 
 type (

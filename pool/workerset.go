@@ -233,7 +233,8 @@ func (ws *workerSet) updateLocked() {
 		ws.returning = ws.returning[1:]
 		ws.active++
 		ws.yielding--
-		close(w.place)
+		w.place.taken = true
+		close(w.place.free)
 		w.away, w.place = false, nil
 	}
 	ws.interrupt.Store(ws.active > ws.scale.Max || ws.toEnd > 0 || len(ws.returning) > 0 ||

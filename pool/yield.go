@@ -1,6 +1,9 @@
 package pool
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 // Yield calls f. During the call another handler gets the place of the handler with this context.
 // A handler that waits for other tasks of its pool must wait in f: otherwise all workers could
@@ -26,6 +29,12 @@ func (ws *workerSet) givePlace(w *worker) {
 	ws.mu.Lock()
 	w.yieldDepth++
 	if w.away {
+		if w.place != nil { // who waits for the place needs none, and must not take it
+			ws.returning = slices.DeleteFunc(ws.returning, func(r *worker) bool { return r == w })
+			close(w.place.free)
+			w.place = nil
+			ws.updateLocked()
+		}
 		ws.mu.Unlock()
 		return
 	}
@@ -51,7 +60,7 @@ func (ws *workerSet) takePlace(w *worker) {
 	// its task (rest), or when handlers are cancelled, which then may exceed Scale.Max.
 	first := w.place == nil
 	if first {
-		w.place = make(chan struct{})
+		w.place = &place{free: make(chan struct{})}
 	}
 	place := w.place
 	if first {
@@ -62,8 +71,8 @@ func (ws *workerSet) takePlace(w *worker) {
 	}
 	ws.updateLocked()
 	ws.mu.Unlock()
-	<-place
-	if !first {
+	<-place.free
+	if !first || !place.taken {
 		return
 	}
 	ws.mu.Lock()

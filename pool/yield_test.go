@@ -235,3 +235,31 @@ func testContextOutlivesHandler(t *testing.T, ctx context.Context, asked bool) {
 	end(t, ctx, p)
 	require.Equal(t, pool.ErrShutdown, p.Submit(old, "a", 4))
 }
+
+// A goroutine of a handler waits for the handler's place, and another one is in Yield again. So the
+// place goes to the task that this one waits for.
+func TestYieldAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		var p *pool.Pool[int]
+		p = openFunc(t, func(ctx context.Context, tk *task.Task[int]) error {
+			switch tk.Payload {
+			case 0:
+				var both sync.WaitGroup
+				both.Go(func() { pool.Yield(ctx, func() { time.Sleep(time.Second) }) })
+				both.Go(func() {
+					time.Sleep(2 * time.Second)
+					assert.NoError(t, p.Do(ctx, "c", 2, pool.PutOptions{}))
+				})
+				both.Wait()
+			case 1:
+				time.Sleep(time.Minute)
+			}
+			return nil
+		}, pool.Options[int]{Workers: 1})
+		require.NoError(t, p.Submit(ctx, "a", 0))
+		require.NoError(t, p.Submit(ctx, "b", 1))
+		limited, cancel := context.WithTimeout(ctx, time.Hour)
+		defer cancel()
+		require.NoError(t, p.Wait(limited))
+	})
+}
