@@ -236,8 +236,8 @@ func testContextOutlivesHandler(t *testing.T, ctx context.Context, asked bool) {
 	require.Equal(t, pool.ErrShutdown, p.Submit(old, "a", 4))
 }
 
-// A goroutine of a handler waits for the handler's place, and another one is in Yield again. So the
-// place goes to the task that this one waits for.
+// A goroutine of a handler waits for the handler's place, and another one is in Yield again. So
+// the place goes to the task that this one waits for.
 func TestYieldAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		var p *pool.Pool[int]
