@@ -30,8 +30,8 @@ type Event[V any] struct {
 	// Payload.
 	Task *task.Task[V]
 
-	// Took is how long the task had been ready, for an EventStarted of a task in a queue, and how
-	// long the handler ran, for the end of an attempt.
+	// Took of the end of an attempt is how long the handler ran. Of an EventStarted it is how long
+	// the task had been ready, 0 for an item of a FairQueue.
 	Took time.Duration
 
 	Delay   time.Duration  // of EventRetried and EventSnoozed: until the next attempt

@@ -258,7 +258,7 @@ func (s *prefetcher[V]) handBack(tasks []prefetchedTask[V]) {
 	}
 }
 
-// takeBatchOrWatch is takeOrWatch for up to n tasks.
+// takeBatchOrWatch takes up to n tasks, and arms taskWatch if there are no more.
 func (c *class[V]) takeBatchOrWatch(ctx context.Context, n int) ([]*task.Task[V], error) {
 	c.watching.Store(true)
 	c.woken.Store(false)

@@ -257,7 +257,7 @@ func (s *taskSource[V]) watchLoad() bool {
 			if room > 0 {
 				level = loadLevel(room)
 			}
-			if err != nil || waiting >= level { // takeOrWatch finds out what is wrong
+			if err != nil || waiting >= level { // take finds out what is wrong
 				return false
 			}
 			if waiting <= before {

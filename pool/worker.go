@@ -22,16 +22,13 @@ type worker struct {
 	repeats    bool            // its task counts in workerSet.repeating
 	following  job             // a task taken by the ack of the last one, or nil
 	yieldDepth int             // calls of Yield at this moment; protected by workerSet.mu
-	away       bool            // its place is given away; protected by workerSet.mu
-	place      *place          // that it waits for, or nil
-	remaining  int             // how many workers were left when it was removed
-	counts     counters
-}
 
-// place is what a handler that returns from Yield waits for.
-type place struct {
-	free  chan struct{} // closed at the end of the wait
-	taken bool          // the handler has it, and is not in Yield again
+	// place is not nil while its handler has left Yield and waits for a place. It gets true when the
+	// handler has one, and false if the handler is in Yield again.
+	place chan bool // protected by workerSet.mu
+
+	remaining int // how many workers were left when it was removed
+	counts    counters
 }
 
 type (

@@ -233,9 +233,8 @@ func (ws *workerSet) updateLocked() {
 		ws.returning = ws.returning[1:]
 		ws.active++
 		ws.yielding--
-		w.place.taken = true
-		close(w.place.free)
-		w.away, w.place = false, nil
+		w.place <- true
+		w.place = nil
 	}
 	ws.interrupt.Store(ws.active > ws.scale.Max || ws.toEnd > 0 || len(ws.returning) > 0 ||
 		!ws.mayTakeLocked())

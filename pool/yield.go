@@ -28,17 +28,17 @@ func Yield(ctx context.Context, f func()) {
 func (ws *workerSet) givePlace(w *worker) {
 	ws.mu.Lock()
 	w.yieldDepth++
-	if w.away {
-		if w.place != nil { // who waits for the place needs none, and must not take it
-			ws.returning = slices.DeleteFunc(ws.returning, func(r *worker) bool { return r == w })
-			close(w.place.free)
-			w.place = nil
-			ws.updateLocked()
-		}
+	isAway := w.yieldDepth > 1 || w.place != nil
+	if w.place != nil { // who waits for the place needs none, and must not take it
+		ws.returning = slices.DeleteFunc(ws.returning, func(r *worker) bool { return r == w })
+		w.place <- false
+		w.place = nil
+		ws.updateLocked()
+	}
+	if isAway {
 		ws.mu.Unlock()
 		return
 	}
-	w.away = true
 	ws.yielding++
 	ws.active--
 	ws.updateLocked()
@@ -52,27 +52,21 @@ func (ws *workerSet) givePlace(w *worker) {
 func (ws *workerSet) takePlace(w *worker) {
 	ws.mu.Lock()
 	w.yieldDepth--
-	if w.yieldDepth > 0 || !w.away {
+	if w.yieldDepth > 0 {
 		ws.mu.Unlock()
 		return
 	}
-	// updateLocked closes the channel when there is a place: immediately, when a worker ends after
-	// its task (rest), or when handlers are cancelled, which then may exceed Scale.Max.
-	first := w.place == nil
-	if first {
-		w.place = &place{free: make(chan struct{})}
-	}
-	place := w.place
-	if first {
-		ws.returning = append(ws.returning, w)
-		if ws.active >= ws.scale.Max && len(ws.idle) > 0 {
-			ws.endIdleLocked(1)
-		}
+	// updateLocked sends when there is a place: immediately, when a worker ends after its task
+	// (rest), or when handlers are cancelled, which then may exceed Scale.Max.
+	place := make(chan bool, 1)
+	w.place = place
+	ws.returning = append(ws.returning, w)
+	if ws.active >= ws.scale.Max && len(ws.idle) > 0 {
+		ws.endIdleLocked(1)
 	}
 	ws.updateLocked()
 	ws.mu.Unlock()
-	<-place.free
-	if !first || !place.taken {
+	if !<-place {
 		return
 	}
 	ws.mu.Lock()
