@@ -13,6 +13,7 @@ import (
 
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/internal/keycount"
+	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -94,18 +95,16 @@ func (q *Queue[V]) KeepsOrder() bool {
 // see SetKey, or else Options.MaxInFlightPerKey; [fairq.MaxLen] without a limit. It is a call of
 // LimitedKeys, if keys may have limits of their own.
 func (q *Queue[V]) MaxInFlight(ctx context.Context, key string) (int, error) {
-	limit := q.options.MaxInFlightPerKey
-	if limit == 0 && q.options.KeyRate == (Rate{}) {
+	s := driver.Settings{MaxInFlightPerKey: q.options.MaxInFlightPerKey}
+	if s.MaxInFlightPerKey == 0 && q.options.KeyRate == (Rate{}) {
 		return fairq.MaxLen, nil
 	}
-	own, err := q.LimitedKeys(ctx, key, 1)
-	if len(own) > 0 && own[0].Key == key {
-		limit = cmp.Or(own[0].MaxInFlight, limit)
+	var own driver.KeyLimits
+	found, err := q.LimitedKeys(ctx, key, 1)
+	if len(found) > 0 && found[0].Key == key {
+		own.MaxInFlight = found[0].MaxInFlight
 	}
-	if limit <= 0 {
-		return fairq.MaxLen, err
-	}
-	return limit, err
+	return min(life.MaxInFlight(&s, &own), fairq.MaxLen), err
 }
 
 // ReportCost reports the true cost of a task of a key, in units, to a queue that learns costs: see
