@@ -43,7 +43,7 @@ func (k *killer) run(open Opener) {
 		p := running[i]
 		k.end(p)
 		running[i] = running[len(running)-1]
-		running[len(running)-1] = k.start(p.Role, p.Args["slot"])
+		running[len(running)-1] = k.start(p.Role, p.Slot)
 	}
 	for _, p := range running {
 		p.kill(k.journal)
@@ -80,8 +80,7 @@ func (k *killer) start(role string, slot int) *Process {
 	k.started++
 	return Start(k.t, Job{
 		Role: role, Name: fmt.Sprint(role, k.started), Where: k.where, Journal: k.path,
-		Seed:   k.random.Uint64(),
-		Queues: killed, Args: map[string]int{"slot": slot},
+		Seed: k.random.Uint64(), Slot: slot,
 	})
 }
 
@@ -123,7 +122,7 @@ func bystanders(t *testing.T, s Store, journal *journal) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var waits []func() error
 	self := testSelf(ctx, s, journal)
-	self.Args = map[string]int{"slot": 10}
+	self.Slot = 10
 	for _, name := range killed {
 		l, err := self.open(name)
 		require.NoError(t, err)

@@ -59,7 +59,7 @@ func (l *load) start(n int, do func(*load) error) (wait func() error) {
 	for range n {
 		one := *l
 		run := l.runs.Add(1)
-		one.id, one.rand = int64(l.Args["slot"])*10+run, rand.New(rand.NewPCG(l.Seed, uint64(run)))
+		one.id, one.rand = int64(l.Slot)*10+run, rand.New(rand.NewPCG(l.Seed, uint64(run)))
 		one.consumer = l.queue.NewConsumer(task.Filter{})
 		all.Go(func() {
 			for l.Stop.Err() == nil {
@@ -83,7 +83,7 @@ func (l *load) start(n int, do func(*load) error) (wait func() error) {
 func (s *Self) load(n int, do func(*load) error) error {
 	var all []*load
 	var waits []func() error
-	for _, name := range s.Queues {
+	for _, name := range killed {
 		l, err := s.open(name)
 		if err != nil {
 			return err

@@ -24,8 +24,7 @@ type Job struct {
 	Where   string // the database
 	Journal string
 	Seed    uint64
-	Queues  []string
-	Args    map[string]int
+	Slot    int // see load.id
 }
 
 // Self is the process, in itself.

@@ -37,11 +37,7 @@ func WakesAfterCommit(t *testing.T, open Opener, where string, in InTx) {
 				}
 				woken <- err
 			}()
-			for waits := false; !waits; {
-				stats, err := q.Stats(ctx)
-				require.NoError(t, err)
-				waits = stats.WaitingTake > 0
-			}
+			awaitCall(t, ctx, q)
 		}
 		rollback := errors.New("rollback")
 		err := in(ctx, func(own context.Context) error {

@@ -28,6 +28,16 @@ func openTwo(t *testing.T, open Opener, where, name string) (two [2]*task.Queue[
 	return two
 }
 
+// awaitCall waits until a call waits for a task, or for room.
+func awaitCall(t *testing.T, ctx context.Context, q *task.Queue[string]) {
+	t.Helper()
+	for waits := false; !waits; {
+		stats, err := q.Stats(ctx)
+		require.NoError(t, err)
+		waits = stats.WaitingTake+stats.WaitingPut > 0
+	}
+}
+
 // Wake lets calls of one Store wait for changes that another one makes. A call that is not woken
 // waits for a Poll, which should be longer than the test may take.
 func Wake(t *testing.T, open Opener, where string) {
@@ -38,10 +48,8 @@ func Wake(t *testing.T, open Opener, where string) {
 		t.Helper()
 		woken := make(chan error, 1)
 		go func() { woken <- call() }()
-		for waits := q == nil; !waits; {
-			stats, err := q.Stats(ctx)
-			require.NoError(t, err)
-			waits = stats.WaitingTake+stats.WaitingPut > 0
+		if q != nil {
+			awaitCall(t, ctx, q)
 		}
 		require.NoError(t, change())
 		require.NoError(t, <-woken)
