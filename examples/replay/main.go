@@ -28,8 +28,8 @@ type settings struct {
 
 func main() {
 	var s settings
-	flag.IntVar(&s.servers, "servers", 1600, "how many servers, each of which runs one job at a\n"+
-		"time; 0 for the least that can do the work in the log's time")
+	flag.IntVar(&s.servers, "servers", 1600, "how many servers; each runs one job at a time.\n"+
+		"0 means the least that can do the work in the log's time")
 	flag.StringVar(&s.in, "in", "",
 		"replay this `file` instead of the built-in log: a CSV with the columns submit_s,user,run_s,\n"+
 			"packed with gzip or not; every job takes one server")

@@ -17,8 +17,8 @@ type Wait struct {
 	Waits bool      // no task can be taken before Until
 }
 
-// Begin makes the key wait until a time, unless it waits longer, for a failed task or another
-// reason.
+// Begin makes the key wait until a time. by is the failed task that it waits for, 0 if the reason
+// is another one. A longer wait stays.
 func (w *Wait) Begin(until, now int64, by driver.ID) {
 	if w.Hold > now && w.By != by {
 		by = 0

@@ -328,7 +328,7 @@ type New struct {
 	Group       string
 	Role        Role
 	Delay       time.Duration
-	MaxDelay    time.Duration // 0 means none; negative if it is over, for a follower
+	MaxDelay    time.Duration // 0 means none; the rest of a follower's is negative when it is over
 	TTL         time.Duration
 	Deadline    time.Time // the zero Time means none; may be over; before the year 10,000
 	TTR         time.Duration

@@ -115,7 +115,7 @@ func (q *queue) settleWait(k *keyState, now int64) {
 	}
 }
 
-// hold makes a key wait until a time, for a failed task or another reason.
+// hold makes a key wait until a time: see life.Wait.Begin.
 func (q *queue) hold(k *keyState, until, now int64, by driver.ID) {
 	k.wait.Begin(until, now, by)
 	q.settleWait(k, now)

@@ -302,7 +302,7 @@ func (u *unit) changeKey(key string, change func(k *Key)) (changes bool) {
 	return k.IsHeld() != was.IsHeld()
 }
 
-// waitKey makes a key wait, for a failed task or another reason. Its result is that of changeKey.
+// waitKey makes a key wait for d: see life.Wait.Begin. Its result is that of changeKey.
 func (u *unit) waitKey(key string, d time.Duration, by driver.ID) (changes bool) {
 	return u.changeKey(key, func(k *Key) { k.Begin(life.Plus(u.now, d), u.now, by) })
 }
