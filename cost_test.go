@@ -71,7 +71,7 @@ func TestNewcomerWaitsForLittleWork(t *testing.T) {
 			}
 		}
 		bound := 0
-		for round, node := range p.order() {
+		for round, node := range p.order(true) {
 			if round == p.rounds.current {
 				bound += p.values.at(node).cost
 			}
@@ -346,10 +346,9 @@ func TestChangingCostAtRandom(t *testing.T) {
 			case n == 1 && q.SettleCosts:
 				q.ReportCost(key, random.IntN(100), random.Int64N(50))
 			case n == 2 && len(queued[key]) > 0:
-				item, _ := q.RemoveNewest(key)
-				last := len(queued[key]) - 1
-				require.Equal(t, queued[key][last], item)
-				queued[key] = queued[key][:last]
+				item, _ := q.RemoveOldest(key)
+				require.Equal(t, queued[key][0], item)
+				queued[key] = queued[key][1:]
 			case n < 6:
 				next++
 				q.Push(key, next)

@@ -66,8 +66,8 @@
 //
 //   - Fairness of work without [Options].Cost or ShareTime: each item counts the same, however
 //     long it takes.
-//   - A limit of running jobs: one key may have all workers at a time, and keep them if its jobs
-//     hang. (Package task, and so pool.Func, has MaxInFlightPerKey.)
+//   - A limit of running jobs without [Options].MaxInFlightPerKey: one key may have all workers at
+//     a time, and keep them if its jobs hang.
 //   - Order between items of different keys beyond the order of the rounds.
 //   - Anything when the program ends: the queue is in memory.
 //

@@ -15,8 +15,9 @@ func (q *FairQueue[K, V]) Check() error {
 		}
 	}
 	switch {
-	case q.consumers.len > 0 && q.queue.len > 0:
-		return fmt.Errorf("%d consumers wait though there are %d items", q.consumers.len, q.queue.len)
+	case q.consumers.len > 0 && (q.queue.ready() > 0 || q.closed && q.queue.len == 0):
+		return fmt.Errorf("%d consumers wait though %d items of %d may be taken", q.consumers.len,
+			q.queue.ready(), q.queue.len)
 	case q.producers.len > 0 && q.queue.len < q.options.Capacity:
 		return fmt.Errorf("%d producers wait though there are only %d items of %d", q.producers.len,
 			q.queue.len, q.options.Capacity)

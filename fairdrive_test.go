@@ -45,14 +45,17 @@ func driveFair(t *testing.T, data []byte) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		mode, size := data[1], data[2]
-		p := pricing{share: true}
+		p, limit := pricing{share: true}, 0
 		if n := int(data[0]) % (len(pricings) + 3); n < len(pricings) {
 			p = pricings[n]
+		} else {
+			limit = []int{0, 1, 3}[n-len(pricings)]
 		}
-		d := newFairDriver(t, p, mode, size)
+		d := newFairDriver(t, p, mode, size, limit)
 		for i, b := range data[3:] {
 			time.Sleep(time.Microsecond << (b % 32))
 			d.step(b&7, int(b>>3), int(b>>3)%(2+int(size>>5)), 100*i, mode&64 != 0)
+			d.m.handOver()
 			d.compare(i)
 		}
 		d.q.Close()
@@ -61,9 +64,10 @@ func driveFair(t *testing.T, data []byte) {
 	})
 }
 
-func newFairDriver(t *testing.T, p pricing, mode, size byte) *fairDriver {
+func newFairDriver(t *testing.T, p pricing, mode, size byte, limit int) *fairDriver {
 	o := Options[float64, int]{
 		Capacity: 1 + int(size&15), TrackWait: mode&16 != 0, ShareTime: p.share,
+		MaxInFlightPerKey: limit,
 	}
 	if mode&128 != 0 {
 		o.Capacity *= 8
@@ -147,7 +151,7 @@ func (d *fairDriver) step(op byte, arg, key, item int, waits bool) {
 		}
 	case op == 6 && arg < 8:
 		want := []int{}
-		for len(want) < arg && d.m.len() > 0 {
+		for len(want) < arg && d.m.ready() > 0 {
 			item, _ := d.m.poll()
 			want = append(want, item)
 		}
@@ -335,6 +339,11 @@ func (d *fairDriver) compareSnapshot() {
 // compareUpcoming compares the first items, or all, with the order of pops.
 func (d *fairDriver) compareUpcoming(step int) {
 	order, left, rounds := d.m.order(), d.m.turns.Left(), map[int]int{}
+	if s, ok := d.m.turns.(*shared); ok && d.m.o.MaxInFlightPerKey > 0 {
+		s.limited, d.m.rounds = true, nil
+		order = d.m.order()
+		s.limited, d.m.rounds = false, nil
+	}
 	all := d.q.Upcoming(len(order) + step%2)
 	require.Len(d, all, len(order))
 	for i, u := range all {

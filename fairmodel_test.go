@@ -32,13 +32,26 @@ type outcome struct {
 }
 
 func newFairModel(o Options[float64, int], weights map[int]int, p pricing) *fairModel {
-	return &fairModel{
+	m := &fairModel{
 		o: o, model: newModel(weights, p),
 		producers:  newModel(weights, pricing{}),
 		keyBlocked: newModel(weights, pricing{}),
 		keyOf:      map[int]int{}, byKey: map[int]Counts{}, done: map[int]outcome{},
 		since: map[int]time.Time{},
 	}
+	if s, ok := m.turns.(*shared); ok {
+		s.rule.MaxHeld = o.MaxInFlightPerKey
+	}
+	return m
+}
+
+// ready returns how many items may be taken.
+func (m *fairModel) ready() int {
+	if s, ok := m.turns.(*shared); ok {
+		ready, _ := s.ready()
+		return ready
+	}
+	return m.len()
 }
 
 func (m *fairModel) full() bool { return m.len() >= m.o.Capacity }
@@ -104,14 +117,24 @@ func (m *fairModel) enter(item int) {
 	m.counts.Pushed++
 }
 
-// handOver gives an item that was just queued to a consumer who waits.
-func (m *fairModel) handOver() {
-	if len(m.consumers) > 0 {
-		m.done[m.consumers[0]] = outcome{m.take(), nil}
-		m.consumers = m.consumers[1:]
-	}
+// pushed is called after an item was queued.
+func (m *fairModel) pushed() {
+	m.handOver()
 	if m.o.WhenFull == EvictOldest {
 		m.admit()
+	}
+}
+
+// handOver gives items to the consumers who wait.
+func (m *fairModel) handOver() {
+	for len(m.consumers) > 0 && (m.ready() > 0 || m.closed && m.len() == 0) {
+		next := outcome{err: ErrClosed}
+		if m.ready() > 0 {
+			item, _ := m.poll()
+			next = outcome{item: item}
+		}
+		m.done[m.consumers[0]] = next
+		m.consumers = m.consumers[1:]
 	}
 }
 
@@ -125,7 +148,7 @@ func (m *fairModel) offer(item int) error {
 		return err
 	}
 	m.enter(item)
-	m.handOver()
+	m.pushed()
 	return nil
 }
 
@@ -135,7 +158,7 @@ func (m *fairModel) pushWait(item int) {
 	switch err := m.makeRoom(key); {
 	case err == nil:
 		m.enter(item)
-		m.handOver()
+		m.pushed()
 		m.done[item] = outcome{}
 	case m.closed:
 		m.done[item] = outcome{err: err}
@@ -151,7 +174,7 @@ func (m *fairModel) popWait(call int) {
 	switch item, ok := m.poll(); {
 	case ok:
 		m.done[call] = outcome{item: item}
-	case m.closed:
+	case m.closed && m.len() == 0:
 		m.done[call] = outcome{err: ErrClosed}
 	default:
 		m.consumers = append(m.consumers, call)
@@ -234,7 +257,7 @@ func (m *fairModel) knownCost(item int) uint64 {
 
 // poll is Pop.
 func (m *fairModel) poll() (item int, ok bool) {
-	if m.len() == 0 {
+	if m.ready() == 0 {
 		return 0, false
 	}
 	item = m.take()
@@ -277,10 +300,13 @@ func firstTwo(key, item int, _ bool) (int, int) { return key, item }
 
 func (m *fairModel) close() {
 	for _, call := range m.waiting() {
-		m.done[call] = outcome{err: ErrClosed}
+		if !slices.Contains(m.consumers, call) {
+			m.done[call] = outcome{err: ErrClosed}
+		}
 	}
-	m.producers, m.keyBlocked, m.consumers, m.closed = newModel(m.weights, pricing{}),
-		newModel(m.weights, pricing{}), nil, true
+	m.producers, m.keyBlocked, m.closed = newModel(m.weights, pricing{}),
+		newModel(m.weights, pricing{}), true
+	m.handOver()
 }
 
 // stats returns the expected results of Stats and KeyStats.
@@ -300,6 +326,14 @@ func (m *fairModel) stats() (s Stats, keys map[int]KeyStat[float64]) {
 				s.OldestAge = max(s.OldestAge, age)
 			}
 			keys[t.key] = k
+		}
+	}
+	if shared, ok := m.turns.(*shared); ok {
+		_, s.Taken = shared.ready()
+		for k := range shared.rule.All {
+			stat := keys[k.Key]
+			stat.Taken = k.Held()
+			keys[k.Key] = stat
 		}
 	}
 	if !m.o.TrackWait {

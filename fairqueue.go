@@ -25,7 +25,8 @@ type FairQueue[K comparable, V any] struct {
 	// Three invariants hold whenever mu is free, so that no wake-up is lost. docs/design.md has the
 	// proof:
 	//
-	//  1. If consumers wait, the queue is empty.
+	//  1. If consumers wait, no item may be taken: the queue is empty, or the keys of all items
+	//     are at their MaxInFlightPerKey. If it is empty it is not closed.
 	//  2. If producers wait for room, the queue is full.
 	//  3. If producers wait for their key, its items and its producers that wait for room
 	//     are together at least its capacity, or with RejectOverShare at least one.
@@ -38,7 +39,7 @@ type FairQueue[K comparable, V any] struct {
 	fastLimit  int   // with fewer items only waiters make a push slow; see setFastLimitLocked
 	counts     Stats // only its counters are used
 
-	// Consumers wait only while the queue is empty. They are served first come, first served.
+	// Consumers wait only while no item may be taken. They are served first come, first served.
 	consumers waiters[K, V]
 
 	// Producers wait here, each a *waiter[K, V]. The type is any, so that the compiler does not make
@@ -248,7 +249,7 @@ func (q *FairQueue[K, V]) PushWait(ctx context.Context, item V) error {
 	at, err := q.makeRoomLocked(&k, &d)
 	if err == nil {
 		q.insertLocked(at, &k, item)
-		q.handOverLocked(&d)
+		q.pushedLocked(&d)
 	}
 	if !errors.Is(err, ErrFull) {
 		q.unlock(&d)
@@ -261,7 +262,6 @@ func (q *FairQueue[K, V]) PushWait(ctx context.Context, item V) error {
 	} else {
 		q.enqueueLocked(&q.keyBlocked, w)
 	}
-	q.disarmDueLocked(&d)
 	q.unlockWaiting(&d, w)
 	_, err = q.await(ctx, done, w)
 	return err
@@ -287,7 +287,7 @@ func (q *FairQueue[K, V]) PopBatch(items []V) (n int) {
 		items[n] = q.queue.pop()
 	}
 	q.counts.Popped += uint64(n)
-	for ; n < len(items) && q.queue.Len() > 0; n++ {
+	for ; n < len(items) && q.queue.ready() > 0; n++ {
 		items[n] = q.popLocked(&d)
 	}
 	q.unlock(&d)
@@ -309,11 +309,10 @@ func (q *FairQueue[K, V]) PopWait(ctx context.Context) (item V, err error) {
 		q.counts.Popped++
 		q.mu.Unlock()
 		return item, nil
-	case q.queue.Len() > 0:
+	case q.queue.ready() > 0:
 		item, _ = q.popAndUnlock()
 		return item, nil
-	}
-	if q.closed {
+	case q.closed && q.queue.Len() == 0:
 		q.mu.Unlock()
 		return item, ErrClosed
 	}
@@ -413,16 +412,12 @@ func (q *FairQueue[K, V]) Close() {
 	var d deferred[K, V]
 	q.mu.Lock()
 	q.closed = true
-	for q.consumers.len > 0 {
-		d.wake(q.consumers.pop(), ErrClosed)
-	}
 	for q.producers.Len() > 0 {
 		d.wake(q.producers.pop().(*waiter[K, V]), ErrClosed)
 	}
 	for q.keyBlocked.Len() > 0 {
 		d.wake(q.keyBlocked.pop().(*waiter[K, V]), ErrClosed)
 	}
-	q.disarmDueLocked(&d)
 	q.setFastLimitLocked()
 	q.unlock(&d)
 }

@@ -249,7 +249,7 @@ func (q *Queue[K, V]) checkCosts() error {
 		return nil
 	}
 	byKey, all := map[uint32]uint64{}, uint64(0)
-	for _, node := range q.order() {
+	for _, node := range q.order(true) {
 		cost := uint64(q.turnCosts.at(node).cost)
 		byKey[q.links.at(node).key&keyMask] += cost
 		all += cost

@@ -76,6 +76,13 @@ type Options[K comparable, V any] struct {
 	// take O(keys) more. The reach of a backlog is its items for the key's weight, rounded up.
 	ShareTime bool
 
+	// MaxInFlightPerKey is the greatest number of items that a key has in hand with ShareTime, which
+	// it needs; 0 means no limit. Without it a key whose jobs hang takes all consumers. A key at its
+	// limit is passed over and loses nothing: Pop finds no item, and consumers wait, while items of
+	// such keys alone are queued. Position, Drain and Snapshot ignore the limit. An item whose Done
+	// is never called keeps its place; [Stats].Taken and [KeyStat].Taken show it.
+	MaxInFlightPerKey int
+
 	// OnEvict gets each evicted item, after the lock is released, in the goroutine of the push that
 	// takes its place, or of the call that admits a waiting producer. It delays that call, so it
 	// should be quick. It may run before the Add of the item has returned, so it must not rely on
@@ -182,6 +189,10 @@ func (o *Options[K, V]) complete() error {
 		return fmt.Errorf("fairq: Options.OnEvict is set; with WhenFull %v it must be nil, because "+
 			"nothing is ever evicted",
 			o.WhenFull)
+	}
+	if o.MaxInFlightPerKey < 0 || o.MaxInFlightPerKey > 0 && !o.ShareTime {
+		return fmt.Errorf("fairq: Options.MaxInFlightPerKey is %d; it must not be below 0, and is 0 "+
+			"without ShareTime, because then nothing ends an item", o.MaxInFlightPerKey)
 	}
 	if o.ShareTime && (o.Cost != nil || o.SettleCosts || o.Quantum != 0) {
 		return errors.New("fairq: Options.ShareTime is true, so there are no costs: " +

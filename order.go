@@ -12,7 +12,7 @@ func (q *Queue[K, V]) Position(t Ticket) (position int, ok bool) {
 	if !q.valid(t) {
 		return 0, false
 	}
-	for _, node := range q.order() {
+	for _, node := range q.order(true) {
 		if node == t.node {
 			return position, true
 		}
@@ -25,7 +25,7 @@ func (q *Queue[K, V]) Position(t Ticket) (position int, ok bool) {
 // removed. The queue must not change during the iteration.
 func (q *Queue[K, V]) Order() iter.Seq[UpcomingItem[K, V]] {
 	return func(yield func(UpcomingItem[K, V]) bool) {
-		for round, node := range q.order() {
+		for round, node := range q.order(false) {
 			item := UpcomingItem[K, V]{
 				Key: q.itemKey(node).key, Item: *q.values.at(node), Round: int(round - q.rounds.current),
 			}
@@ -42,12 +42,13 @@ func (q *Queue[K, V]) Order() iter.Seq[UpcomingItem[K, V]] {
 	}
 }
 
-// order iterates over the rounds and the nodes of all items in the order in which they will leave.
+// order iterates over the rounds and the nodes of all items in the order in which they will leave;
+// without all, only of the items that no limit of their key keeps back.
 // A turn delivers the oldest item of its key that no earlier turn delivers. While no item of the
 // key has moved up, that is the item of the turn's own node.
-func (q *Queue[K, V]) order() iter.Seq2[uint64, uint32] {
+func (q *Queue[K, V]) order(all bool) iter.Seq2[uint64, uint32] {
 	if q.shares != nil {
-		return q.orderShared
+		return q.orderShared(all)
 	}
 	if q.costs.oneTurn {
 		return q.orderAhead

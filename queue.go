@@ -152,6 +152,7 @@ func (q *Queue[K, V]) configure(o *Options[K, V], epoch time.Time) {
 	}
 	if o.ShareTime {
 		q.shares = &sharing[K]{epoch: epoch}
+		q.shares.MaxHeld = o.MaxInFlightPerKey
 	}
 	if q.beginCosts(); q.lacksTurns() && o.WhenFull >= EvictHeaviest {
 		q.keepLevels()
@@ -456,7 +457,7 @@ func (q *Queue[K, V]) oldest(at keyRef[K]) V { return *q.values.at(at.state.olde
 
 // firstPaid is not a part of next, because a result returned from within such a loop is allocated.
 func (q *Queue[K, V]) firstPaid() (node uint32) {
-	for _, node = range q.order() {
+	for _, node = range q.order(true) {
 		break
 	}
 	return node

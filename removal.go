@@ -27,16 +27,6 @@ func (q *Queue[K, V]) RemoveKey(key K) []V {
 	return q.removeKey(&k)
 }
 
-// RemoveNewest takes out the newest item of a key. If it has none, ok is false.
-func (q *Queue[K, V]) RemoveNewest(key K) (value V, ok bool) {
-	k := hashed(key)
-	at := q.find(&k)
-	if at.len() == 0 {
-		return value, false
-	}
-	return q.remove(at.state.newest), true
-}
-
 // RemoveOldest takes out the oldest item of a key. The items behind it under the same key move up
 // one turn. If it has none, ok is false.
 func (q *Queue[K, V]) RemoveOldest(key K) (value V, ok bool) {

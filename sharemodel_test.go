@@ -12,6 +12,8 @@ type shared struct {
 	rule  fairshare.Shares[int, []uint64] // with the numbers of the key's items
 	start time.Time
 	came  uint64
+
+	limited bool // Future is of the items that may be taken
 }
 
 func (s *shared) now() time.Duration { return time.Since(s.start) }
@@ -47,6 +49,18 @@ func (s *shared) end(key int) bool {
 	return true
 }
 
+// ready returns how many items may be taken, and how many are in hand.
+func (s *shared) ready() (ready, taken int) {
+	for k := range s.rule.All {
+		n := k.Waiting()
+		if limit := s.rule.MaxHeld; limit > 0 {
+			n = min(n, limit-k.Held())
+		}
+		ready, taken = ready+n, taken+k.Held()
+	}
+	return ready, taken
+}
+
 func (s *shared) remove(key, i int) {
 	k := s.rule.Find(key)
 	k.Data = append(k.Data[:i:i], k.Data[i+1:]...)
@@ -61,7 +75,7 @@ func (s *shared) drain() {
 }
 
 func (s *shared) Future() [][]int {
-	rule := s.rule.Copy()
+	rule := s.rule.Copy(!s.limited)
 	var order []int
 	for k := rule.Next(); k != nil; k = rule.Next() {
 		order = append(order, k.Key)

@@ -3,6 +3,7 @@ package fairq
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/fairq/fairq/internal/fairshare"
@@ -17,6 +18,7 @@ import (
 type sharing[K comparable] struct {
 	fairshare.Shares[K, keyShare]
 	epoch time.Time
+	taken int // items in hand
 }
 
 type sharingKey[K comparable] = fairshare.Key[K, keyShare]
@@ -30,7 +32,7 @@ type keyShare struct {
 func (s *sharing[K]) now() time.Duration { return time.Since(s.epoch) }
 
 // copy returns a copy whose order can be played: see Shares.Copy.
-func (s *sharing[K]) copy() *sharing[K] { return &sharing[K]{s.Copy(), s.epoch} }
+func (s *sharing[K]) copy() *sharing[K] { return &sharing[K]{Shares: s.Copy(true), epoch: s.epoch} }
 
 // release is called when an item of a key has ended. It returns false if none is held. The charge
 // for all items of a key does not depend on which of them ends first, so the queue keeps no begin
@@ -43,6 +45,7 @@ func (s *sharing[K]) release(k *sharingKey[K]) bool {
 	if s.NeedsNow(k) {
 		now = s.now()
 	}
+	s.taken--
 	s.Release(k, s.Due(k, now), now)
 	return true
 }
@@ -69,7 +72,7 @@ func (q *Queue[K, V]) enterShared(slot uint32, s *keyState[K], item *itemKey[K])
 	}
 	q.setLevel(slot, s.len)
 	now := time.Duration(0)
-	if q.len == 1 || q.shares.IsBehind(k) {
+	if q.shares.Len() == 0 || q.shares.IsBehind(k) {
 		now = q.shares.now()
 	}
 	q.shares.Wait(k, *q.tickets.at(s.oldest), now)
@@ -107,27 +110,39 @@ func (q *Queue[K, V]) popShared() V {
 	}
 	value, first := q.takeShared(slot, q.keys.at(slot).oldest)
 	q.shares.Admit(k, first, now)
+	q.shares.taken++
 	return value
+}
+
+// ready returns how many items may be taken now. The keys of the others are at their
+// MaxInFlightPerKey.
+func (q *Queue[K, V]) ready() int {
+	if q.shares != nil {
+		return q.shares.Ready()
+	}
+	return q.len
 }
 
 // nextShared returns the node of the item that popShared takes.
 func (q *Queue[K, V]) nextShared() uint32 { return q.keys.at(q.shares.Next().Data.slot).oldest }
 
-// orderShared is order if no held item ends.
-func (q *Queue[K, V]) orderShared(yield func(round uint64, node uint32) bool) {
-	shares := q.shares.Copy()
-	for k := shares.Next(); k != nil; k = shares.Next() {
-		node, first := k.Data.next, uint64(0)
-		if node == 0 {
-			node = q.keys.at(k.Data.slot).oldest
+// orderShared is order if no held item ends: of all items, or of the ones to be taken before a Done.
+func (q *Queue[K, V]) orderShared(all bool) iter.Seq2[uint64, uint32] {
+	return func(yield func(round uint64, node uint32) bool) {
+		shares := q.shares.Copy(all)
+		for k := shares.Next(); k != nil; k = shares.Next() {
+			node, first := k.Data.next, uint64(0)
+			if node == 0 {
+				node = q.keys.at(k.Data.slot).oldest
+			}
+			if !yield(q.rounds.current+1, node) {
+				return
+			}
+			if k.Data.next = q.itemAfter(node); k.Data.next != 0 {
+				first = *q.tickets.at(k.Data.next)
+			}
+			shares.Admit(k, first, 0)
 		}
-		if !yield(q.rounds.current+1, node) {
-			return
-		}
-		if k.Data.next = q.itemAfter(node); k.Data.next != 0 {
-			first = *q.tickets.at(k.Data.next)
-		}
-		shares.Admit(k, first, 0)
 	}
 }
 
@@ -140,15 +155,17 @@ var errNotShared = errors.New("fairq: Done: nothing is held, because Options.Sha
 
 // Done ends a popped item of a queue with [Options].ShareTime: its key no longer holds it, and
 // pays for it. Done calls the key function. All items of a key are alike, so they may end in any
-// order. Done returns an error if the key holds no item, or without ShareTime. It is O(log keys).
+// order. An item that MaxInFlightPerKey has kept back may now be taken: the first waiting consumer
+// gets it. Done returns an error if the key holds no item, or without ShareTime. It is O(log keys).
 func (q *FairQueue[K, V]) Done(item V) error {
 	if !q.options.ShareTime {
 		return errNotShared
 	}
 	k := hashed(q.key(item))
-	q.mu.Lock()
+	var d deferred[K, V]
+	q.lock()
 	ok := q.queue.done(&k)
-	q.mu.Unlock()
+	q.unlock(&d)
 	if !ok {
 		return fmt.Errorf("fairq: Done: no item of key %#v is held", k.key)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"strings"
 	"sync"
@@ -82,6 +83,55 @@ func TestShareTimeBehind(t *testing.T) {
 		require.True(t, ok)
 		require.Equal(t, "B2", item, "of 17 s, while A has used 20 s")
 	})
+}
+
+// TestMaxInFlightPerKey: no key has more in hand than the limit, and while a key is at it the others
+// are served as if its backlog were not there.
+func TestMaxInFlightPerKey(t *testing.T) {
+	for seed := range uint64(50) {
+		synctest.Test(t, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 55))
+			limit := 1 + random.IntN(3)
+			o := &fairq.Options[string, string]{
+				ShareTime: true, MaxInFlightPerKey: limit, Capacity: fairq.Unbounded,
+			}
+			both := []*fairq.FairQueue[string, string]{fairq.New(letter, o), fairq.New(letter, o)}
+			for i, q := range both {
+				for range limit + 100*i { // only one has a backlog
+					require.NoError(t, q.Push("H"))
+				}
+				require.Equal(t, limit, q.PopBatch(make([]string, limit)))
+				for range 300 { // so that no key begins where the others are
+					require.NoError(t, errors.Join(q.Push("A"), q.Push("B"), q.Push("C")))
+				}
+			}
+			held := map[string]int{}
+			for range 300 {
+				time.Sleep(time.Duration(random.IntN(1000)))
+				item := string(rune('A' + random.IntN(3)))
+				var ok [2]bool
+				switch {
+				case random.IntN(2) == 0:
+					item, ok[0] = both[0].Pop()
+					var other string
+					other, ok[1] = both[1].Pop()
+					require.Equal(t, item, other)
+					if ok[0] {
+						held[item]++
+					}
+				case held[item] > 0:
+					held[item]--
+					require.NoError(t, errors.Join(both[0].Done(item), both[1].Done(item)))
+				}
+				require.Equal(t, ok[0], ok[1])
+				require.LessOrEqual(t, held[item], limit)
+				require.Equal(t, held[item], both[1].KeyStat(item).Taken)
+			}
+			require.Equal(t, both[0].Stats().Len+100, both[1].Stats().Len)
+			require.NoError(t, both[1].Done("H"))
+			require.Len(t, both[1].Drain(), both[1].Stats().Len+int(both[1].Stats().Drained))
+		})
+	}
 }
 
 // TestShareTimeStress: with many goroutines at once nothing is lost, delivered twice, or in hand

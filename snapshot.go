@@ -66,7 +66,8 @@ type UpcomingItem[K comparable, V any] struct {
 }
 
 // Upcoming returns the first n items, or all if there are fewer, in the order in which they will
-// leave if nothing else is pushed or removed. It is O(n) with the lock held: some 20 nanoseconds
+// leave if nothing else is pushed or removed. It leaves out items that
+// [Options].MaxInFlightPerKey keeps back until another item ends. It is O(n) with the lock held: some 20 nanoseconds
 // for each item, and ten times that with SettleCosts.
 func (q *FairQueue[K, V]) Upcoming(n int) []UpcomingItem[K, V] {
 	if n <= 0 {
@@ -94,7 +95,7 @@ func (q *Queue[K, V]) snapshot() Snapshot[K, V] {
 	s := Snapshot[K, V]{Queues: make(map[K][]V, q.active), order: make([]entry[K, V], 0, q.len)}
 	all := make([]V, q.len)
 	var behind column[[]V] // by slot, because keys may not be equal to themselves
-	for round, node := range q.order() {
+	for round, node := range q.order(true) {
 		slot := q.links.at(node).key & keyMask
 		k, item := q.keys.at(slot), *q.values.at(node)
 		s.order = append(s.order, entry[K, V]{k.key, item})

@@ -16,11 +16,12 @@ import (
 // when it leaves, in one of Popped, Removed, Evicted and Drained; so Pushed is always the sum of
 // these four and Len.
 type Stats struct {
-	Len         int  `json:"len"`          // items queued
-	Keys        int  `json:"keys"`         // keys that have items queued
-	Capacity    int  `json:"capacity"`     // the greatest Len; MaxLen if unbounded
-	WaitingPush int  `json:"waiting_push"` // goroutines in PushWait
-	WaitingPop  int  `json:"waiting_pop"`  // goroutines in PopWait
+	Len         int  `json:"len"`             // items queued
+	Keys        int  `json:"keys"`            // keys that have items queued
+	Taken       int  `json:"taken,omitempty"` // items in hand, with ShareTime
+	Capacity    int  `json:"capacity"`        // the greatest Len; MaxLen if unbounded
+	WaitingPush int  `json:"waiting_push"`    // goroutines in PushWait
+	WaitingPop  int  `json:"waiting_pop"`     // goroutines in PopWait
 	Closed      bool `json:"closed"`
 
 	Pushed  uint64 `json:"pushed"`  // items accepted since the queue was made
@@ -51,7 +52,7 @@ func (s Stats) String() string { return printable.Fields(s) }
 type KeyStat[K comparable] struct {
 	Key     K    `json:"key"`
 	Backlog int  `json:"backlog"`          // items queued; of tasks, those ready, delayed and held
-	Taken   int  `json:"taken,omitempty"`  // tasks
+	Taken   int  `json:"taken,omitempty"`  // tasks; with ShareTime items in hand
 	Buried  int  `json:"buried,omitempty"` // tasks
 	Paused  bool `json:"paused,omitempty"` // by task.Queue.PauseKey
 
@@ -236,6 +237,9 @@ func (q *FairQueue[K, V]) Stats() Stats {
 // stats fills in the numbers of the queue.
 func (q *Queue[K, V]) stats(s *Stats) {
 	s.Len, s.Keys = q.len, q.active
+	if q.shares != nil {
+		s.Taken = q.shares.taken
+	}
 	s.CostQueued, s.CostServed = q.costs.queued, q.costs.served
 	if w := q.waitTimes; w != nil {
 		s.OldestAge, s.Wait = w.age(w.oldest), w.total
@@ -327,11 +331,16 @@ func (q *FairQueue[K, V]) KeyStat(key K) KeyStat[K] {
 // keyStat returns the numbers of a key in the queue.
 func (q *Queue[K, V]) keyStat(k *itemKey[K]) KeyStat[K] {
 	at := q.find(k)
+	stat := KeyStat[K]{Key: k.key, Backlog: at.len()}
+	if q.shares != nil {
+		if share := q.share(at.slot, k.key); share != nil {
+			stat.Taken = share.Held()
+		}
+	}
 	if at.len() == 0 {
-		return KeyStat[K]{Key: k.key}
+		return stat
 	}
 	s := at.state
-	stat := KeyStat[K]{Key: s.key, Backlog: at.len()}
 	if q.shares != nil {
 		stat.Rounds = int(q.level(at.slot, s.len))
 	} else {

@@ -41,8 +41,15 @@ func (d *deferred[K, V]) evict(key K, item V) {
 	}
 }
 
-// unlock releases the lock, and then does the deferred work.
+// unlock gives waiting consumers and watches what the call has made due, releases the lock, and
+// then does the deferred work.
 func (q *FairQueue[K, V]) unlock(d *deferred[K, V]) {
+	if q.consumers.len > 0 {
+		q.handOverLocked(d)
+	}
+	if len(q.watches) > 0 {
+		q.disarmDueLocked(d)
+	}
 	q.mu.Unlock()
 	for w := d.woken; w != nil; {
 		next := w.next // after the send, w belongs to its goroutine
@@ -161,14 +168,14 @@ func (q *FairQueue[K, V]) canPushFastLocked() bool {
 // canPopFastLocked reports whether popping an item changes only the queue: it has an item, no
 // producer waits, and the clock is not needed.
 func (q *FairQueue[K, V]) canPopFastLocked() bool {
-	return q.queue.Len() > 0 && q.producers.Len()+q.keyBlocked.Len() == 0 && !q.needsClock
+	return q.queue.ready() > 0 && q.producers.Len()+q.keyBlocked.Len() == 0 && !q.needsClock
 }
 
 // popAndUnlock takes out the next item, if there is one, and releases the lock.
 func (q *FairQueue[K, V]) popAndUnlock() (item V, ok bool) {
 	q.readClockLocked()
 	var d deferred[K, V]
-	if ok = q.queue.Len() > 0; ok {
+	if ok = q.queue.ready() > 0; ok {
 		item = q.popLocked(&d)
 	}
 	q.unlock(&d)
@@ -187,8 +194,16 @@ func (q *FairQueue[K, V]) pushLocked(
 	if ticket != nil {
 		*ticket = q.queue.issue(node)
 	}
-	q.handOverLocked(d)
+	q.pushedLocked(d)
 	return nil
+}
+
+// pushedLocked is called after an item was queued. The eviction of another item may have unblocked
+// a producer, which with EvictOldest need not wait for room, but comes after waiting consumers.
+func (q *FairQueue[K, V]) pushedLocked(d *deferred[K, V]) {
+	if q.handOverLocked(d); q.options.WhenFull == EvictOldest {
+		q.admitLocked(d)
+	}
 }
 
 // pushRunLocked queues items while canPushFastLocked is true, and returns their number.
@@ -265,19 +280,21 @@ func (q *FairQueue[K, V]) insertLocked(at keyRef[K], k *itemKey[K], item V) (nod
 	return q.queue.pushTo(at, k, item)
 }
 
-// handOverLocked is called after an item was queued. It hands the item to the first waiting
-// consumer: consumers wait only while the queue is empty, so this is the only item. The eviction
-// of another item may have unblocked a producer, which with EvictOldest need not wait for room.
+// handOverLocked hands items to the waiting consumers as long as some may be taken. When the queue
+// is closed and empty the consumers get ErrClosed.
 func (q *FairQueue[K, V]) handOverLocked(d *deferred[K, V]) {
-	if q.consumers.len > 0 {
-		w := q.consumers.pop()
-		w.item = q.popLocked(d)
-		d.wake(w, nil)
+	for q.consumers.len > 0 {
+		switch {
+		case q.queue.ready() > 0:
+			w := q.consumers.pop()
+			w.item = q.popLocked(d)
+			d.wake(w, nil)
+		case q.closed && q.queue.Len() == 0:
+			d.wake(q.consumers.pop(), ErrClosed)
+		default:
+			return
+		}
 	}
-	if q.options.WhenFull == EvictOldest {
-		q.admitLocked(d)
-	}
-	q.disarmDueLocked(d)
 }
 
 // passOnAndUnlock gives an item to the first waiting consumer without queueing it, and releases
@@ -293,7 +310,7 @@ func (q *FairQueue[K, V]) passOnAndUnlock(item V) {
 	w.ready <- struct{}{}
 }
 
-// popLocked takes out the next item. The queue must not be empty.
+// popLocked takes out the next item. The queue must be ready.
 func (q *FairQueue[K, V]) popLocked(d *deferred[K, V]) V {
 	q.counts.Popped++
 	if q.producers.Len()+q.keyBlocked.Len() == 0 && q.counter == nil {

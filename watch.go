@@ -22,15 +22,17 @@ func (q *FairQueue[K, V]) Watch(f func()) *Watch[K, V] {
 	return &Watch[K, V]{queue: q, f: f}
 }
 
-// Arm makes the watch call its function, once, as soon as n items, at least 1, are queued or wait
-// in PushWait, or the queue is closed. If that is so already, Arm returns false, and the watch is
-// not armed. Arming it again replaces n. Items that are handed to a waiting consumer do not count.
+// Arm makes the watch call its function, once, as soon as n items, at least 1, may be taken or wait
+// in PushWait behind such an item, or the queue is closed. If that is so already, Arm returns
+// false, and the watch is not armed. Arming it again replaces n. Items that are handed to a waiting
+// consumer do not count, nor do items that [Options].MaxInFlightPerKey keeps back: the watch of a
+// closed queue with only such items is due when an item may be taken, or none is left.
 func (w *Watch[K, V]) Arm(n int) (armed bool) {
 	q := w.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.disarmLocked(w)
-	if q.closed || q.demandLocked() >= n {
+	if q.isDueLocked(n) {
 		return false
 	}
 	w.level = n
@@ -54,9 +56,16 @@ func (q *FairQueue[K, V]) disarmLocked(w *Watch[K, V]) {
 	}
 }
 
-// demandLocked returns how many items are queued, or waiting to be.
-func (q *FairQueue[K, V]) demandLocked() int {
-	return q.queue.Len() + q.producers.Len() + q.keyBlocked.Len()
+// isDueLocked reports whether a watch of a level is due.
+func (q *FairQueue[K, V]) isDueLocked(level int) bool {
+	demand := q.queue.ready()
+	if q.closed && (demand > 0 || q.queue.Len() == 0) {
+		return true
+	}
+	if demand > 0 {
+		demand += q.producers.Len() + q.keyBlocked.Len()
+	}
+	return demand >= level
 }
 
 // setFastLimitLocked computes fastLimit. It is called whenever closed or the watches have changed.
@@ -75,12 +84,12 @@ func (q *FairQueue[K, V]) setFastLimitLocked() {
 }
 
 // disarmDueLocked disarms the watches that are due, and defers the calls of their functions. It is
-// called after every change that can increase the demand.
+// called after every change that can make one due.
 func (q *FairQueue[K, V]) disarmDueLocked(d *deferred[K, V]) {
 	for i := len(q.watches) - 1; i >= 0; i-- {
 		w := q.watches[i]
 		switch {
-		case q.demandLocked() < w.level && !q.closed:
+		case !q.isDueLocked(w.level):
 			continue
 		case d.due == nil:
 			d.due = w

@@ -4,6 +4,8 @@ import (
 	"context"
 	"runtime"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -46,4 +48,43 @@ func TestShareTime(t *testing.T) {
 	for _, key := range []int{0, 1, 2, 3, 100, 101, 102, 103} {
 		require.ErrorContains(t, q.Done(key), "no item of key")
 	}
+}
+
+// TestHangingTenant: jobs that hang leave the workers beyond MaxInFlightPerKey to others, also after
+// Close, and nobody spins: in synctest a spinning worker would never let time pass.
+func TestHangingTenant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := fairq.New(func(n int) int { return n }, &fairq.Options[int, int]{
+			ShareTime: true, MaxInFlightPerKey: 3, KeyCapacity: 7,
+		})
+		goOn, served := make(chan struct{}), 0
+		w := pool.NewWorkers(q, func(_ context.Context, n int) error {
+			if n == 0 {
+				<-goOn
+			} else {
+				served++
+			}
+			return nil
+		}, &pool.WorkersOptions[int]{Workers: 4, Logger: quiet})
+		for range 10 {
+			synctest.Wait()
+			require.NoError(t, q.Push(0))
+		}
+		go func() { require.ErrorIs(t, q.PushWait(t.Context(), 0), fairq.ErrClosed) }()
+		for i := range 5 {
+			time.Sleep(time.Second)
+			require.NoError(t, q.Push(1))
+			synctest.Wait()
+			require.Equal(t, i+1, served)
+		}
+		require.Equal(t, 3, q.KeyStat(0).Taken)
+		require.Equal(t, 3, q.Stats().Taken)
+		q.Close()
+		time.Sleep(time.Second)
+		require.Equal(t, 7, q.Len(), "they wait for their key")
+		close(goOn)
+		require.NoError(t, w.Wait(t.Context()))
+		require.Zero(t, q.Stats().Taken+q.Len())
+		require.NoError(t, w.Shutdown(t.Context()))
+	})
 }

@@ -28,6 +28,7 @@ type Shares[K comparable, D any] struct {
 
 	heaps  [2][]place[K, D] // binary heaps: see line and behind
 	active int              // keys that hold or wait
+	ready  int              // see Ready
 	idled  uint64           // how often a key became idle
 
 	// floor is the used time of newcomers: the most that a key had used when it was admitted from
@@ -143,6 +144,17 @@ func (s *Shares[K, D]) MayHold(k *Key[K, D]) bool {
 	return k == nil || s.MaxHeld == 0 || k.held < s.MaxHeld
 }
 
+// spare returns how many more permits the key may hold.
+func (s *Shares[K, D]) spare(k *Key[K, D]) int {
+	if s.MaxHeld == 0 {
+		return math.MaxInt
+	}
+	return s.MaxHeld - k.held
+}
+
+// Ready returns how many of the waiting calls may get a permit if none is released.
+func (s *Shares[K, D]) Ready() int { return s.ready }
+
 // Len returns how many waiting keys may get a permit. While it is 0 the clock stands still.
 func (s *Shares[K, D]) Len() int { return len(s.heaps[line]) }
 
@@ -172,7 +184,10 @@ func (s *Shares[K, D]) IsBehind(k *Key[K, D]) bool { return k.total() < s.floor-
 // Wait adds a waiting call of the key. first is the arrival number of the key's first call. The
 // time is needed only if the line is empty, or the key is behind.
 func (s *Shares[K, D]) Wait(k *Key[K, D], first uint64, now time.Duration) {
-	if k.waiting++; k.waiting == 1 {
+	if k.waiting++; k.waiting <= s.spare(k) {
+		s.ready++
+	}
+	if k.waiting == 1 {
 		if s.IsBehind(k) {
 			s.count(k, now)
 			k.used += max(0, s.floor-s.slack-k.total())
@@ -185,6 +200,9 @@ func (s *Shares[K, D]) Wait(k *Key[K, D], first uint64, now time.Duration) {
 // Leave removes a waiting call of the key that gives up. first is the arrival number of the key's
 // first remaining call.
 func (s *Shares[K, D]) Leave(k *Key[K, D], first uint64, now time.Duration) {
+	if k.waiting <= s.spare(k) {
+		s.ready--
+	}
 	k.waiting--
 	k.first = first
 	s.place(k, now)
@@ -211,6 +229,7 @@ func (s *Shares[K, D]) Admit(k *Key[K, D], first uint64, now time.Duration) {
 	}
 	k.held++
 	k.waiting--
+	s.ready--
 	k.first = first
 	s.place(k, now)
 	if s.floor > maxFloor {
@@ -250,7 +269,9 @@ func (s *Shares[K, D]) Release(k *Key[K, D], charge float64, now time.Duration) 
 	if s.count(k, now); !s.Units {
 		k.unpaid -= charge
 	}
-	k.held--
+	if k.held--; k.waiting >= s.spare(k) {
+		s.ready++
+	}
 	if charge != 0 || k.waiting > 0 {
 		s.Charge(k, charge, now)
 	}
@@ -274,16 +295,20 @@ func (s *Shares[K, D]) Charge(k *Key[K, D], charge float64, now time.Duration) {
 	}
 }
 
-// Clear removes all waiting calls from the line.
+// Clear removes all waiting calls. It is O(keys).
 func (s *Shares[K, D]) Clear(now time.Duration) {
-	for k := s.Next(); k != nil; k = s.Next() {
-		k.waiting = 1
-		s.Leave(k, 0, now)
+	for k := range s.All {
+		if k.waiting > 0 {
+			k.waiting = 1
+			s.Leave(k, 0, now)
+		}
 	}
+	s.ready = 0
 }
 
-// Copy returns a copy of the line, to find the order in which Admit empties it.
-func (s *Shares[K, D]) Copy() Shares[K, D] {
+// Copy returns a copy of the line, to find the order in which Admit empties it. With all, it is of
+// all waiting keys, and has no limit.
+func (s *Shares[K, D]) Copy(all bool) Shares[K, D] {
 	c := Shares[K, D]{MaxHeld: s.MaxHeld}
 	c.heaps[line] = slices.Clone(s.heaps[line])
 	keys := make([]Key[K, D], len(s.heaps[line]))
@@ -291,6 +316,16 @@ func (s *Shares[K, D]) Copy() Shares[K, D] {
 		keys[i] = *p.key
 		keys[i].place[behind] = 0
 		c.heaps[line][i].key = &keys[i]
+	}
+	if all && s.MaxHeld > 0 {
+		c.MaxHeld = 0
+		for k := range s.All {
+			if k.waiting > 0 && !s.MayHold(k) {
+				limited := *k
+				limited.place = [2]int{}
+				c.place(&limited, 0)
+			}
+		}
 	}
 	return c
 }

@@ -576,7 +576,7 @@ func checkModel(t *testing.T, seed uint64) {
 		require.Equal(t, m.clock, s.Clock(now), "seed %d", seed)
 		checkKeys(t, seed, s, m)
 	}
-	copied := s.Copy()
+	copied := s.Copy(false)
 	for of := copied.Next(); of != nil; of = copied.Next() {
 		name, k := m.next()
 		require.Equal(t, name, of.Key, "seed %d: of the copy", seed)
