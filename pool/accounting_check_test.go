@@ -232,10 +232,6 @@ func (l *ledger) wrong(c *chore, s *story, there int) string {
 	case c.waits && c.err != nil && outcome == nil && !l.isRefusal(c) &&
 		!errors.Is(c.err, task.ErrDeleted) && !errors.Is(c.err, task.ErrExpired):
 		return "a strange error"
-	case c.waits && outcome != nil && c.last.how == "permanent" &&
-		(c.last.by == "none" || c.last.by == "sleep") &&
-		c.put.TTR == 0 && !c.kicked && !errors.Is(c.err, errChore):
-		return "Do does not know the handler's error"
 	case places > 1 && (c.put.TTR > 0 || l.abandoned || unseen), places > 0 && c.put.TTR > 0 &&
 		c.class.slow != nil:
 		return "" // it may be tried again after a letter was sent

@@ -2,10 +2,8 @@ package pool
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
-	"sync/atomic"
 	"time"
 
 	"github.com/fairq/fairq"
@@ -57,10 +55,10 @@ func (r Reason) String() string {
 	return fmt.Sprintf("Reason(%d)", uint8(r))
 }
 
-// Sink takes dead letters. The pool calls it in a goroutine of its own. If it returns an error,
-// panics or ends the goroutine, it has not taken the letter. Shutdown does not wait for a sink
-// that goes on after its context is done for longer than Options.AbandonAfter: that letter counts
-// as not taken, whatever the sink does with it.
+// Sink takes dead letters. The pool calls it in goroutines of its own, as many as workers at the
+// same time. If it returns an error, panics or ends the goroutine, it has not taken the letter.
+// Shutdown does not wait for a sink that goes on after its context is done for longer than
+// Options.AbandonAfter: that letter counts as not taken, whatever the sink does with it.
 type Sink[V any] func(ctx context.Context, letter *DeadLetter[V]) error
 
 func newDeadLetter[V any](class string, t *task.Task[V], reason Reason, err error) *DeadLetter[V] {
@@ -72,114 +70,61 @@ func newDeadLetter[V any](class string, t *task.Task[V], reason Reason, err erro
 	return l
 }
 
-// send hands a letter to the pool's sink, calls the Observer, and counts it. It is the only way to
-// the sink. When sinkCtx is done it stops waiting: the letter counts as not taken, whatever the
-// sink does later.
-func (p *Pool[V]) send(letter *DeadLetter[V]) error {
-	if p.storeCtx.Err() != nil {
-		return ErrShutdown // Shutdown must not have to wait for yet another one
-	}
-	var outcome atomic.Pointer[error]
-	p.holdLetter(func() {
-		done := p.sink.take(p.storeCtx, letter, func(err error) {
-			if !outcome.CompareAndSwap(nil, &err) {
-				defer p.abandonedSinks.Add(-1) // even if the observer ends the goroutine
-				err = errSinkAbandoned
+// post hands a letter to the outbox, and after that to the Observer. The attempt is that of its
+// task, nil if the task is in no queue any more.
+func (p *Pool[V]) post(letter *DeadLetter[V], a *attempt[V], settle func(refused error)) {
+	l := &outgoing{
+		key:    letter.Task.Key,
+		send:   func(ctx context.Context) error { return p.sink(ctx, letter) },
+		settle: settle,
+		tell: func(refused error) {
+			if refused == nil {
+				p.counts[EventDeadLetter].Add(1)
 			}
 			p.observe(p.storeCtx, func() Event[V] {
-				return Event[V]{Kind: EventDeadLetter, Class: letter.Class, Letter: letter, Err: err}
+				return Event[V]{Kind: EventDeadLetter, Class: letter.Class, Letter: letter, Err: refused}
 			})
-		})
-		select {
-		case <-done: //nolint:errcheck // the outcome has it
-		case <-p.sinkCtx.Done():
-			if outcome.CompareAndSwap(nil, &errSinkAbandoned) {
-				p.abandonedSinks.Add(1)
-			}
-		}
-		if *outcome.Load() == nil {
-			p.counts[EventDeadLetter].Add(1)
-		}
-	})
-	return *outcome.Load()
-}
-
-// holdLetter calls f, which hands a letter to the sink and settles its task. Wait and Shutdown
-// wait for it, so that no second letter of the task is written.
-func (ws *workerSet) holdLetter(f func()) {
-	ws.mu.Lock()
-	if ws.letters++; ws.letters == 1 {
-		ws.lettersGone = make(chan struct{})
+		},
 	}
-	ws.mu.Unlock()
-	defer func() { // even if f ends the goroutine
-		ws.mu.Lock()
-		defer ws.mu.Unlock()
-		if ws.letters--; ws.letters == 0 {
-			close(ws.lettersGone)
-			ws.lettersGone = nil
-		}
-		ws.notifyQuietLocked()
-	}()
-	f()
-}
-
-// letterContext returns a context for settling a task whose letter the sink has taken or refused.
-// It lasts abandonAfter longer than the sink, or the task could outlive its letter.
-func (ws *workerSet) letterContext() (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ws.storeCtx))
-	stop := context.AfterFunc(ws.sinkCtx, func() { time.AfterFunc(ws.abandonAfter, cancel) })
-	return ctx, func() { stop(); cancel() }
-}
-
-// waitForLetters waits until no letter is in hand, and until the handlers have ended or sinkCtx is
-// done. After that, letters have abandonAfter to be settled.
-func (ws *workerSet) waitForLetters() {
-	ws.mu.Lock()
-	gone := ws.lettersGone
-	ws.mu.Unlock()
-	if gone == nil {
+	if a == nil {
+		p.outbox.post(l)
 		return
 	}
-	ended := ws.done.Done()
-	if ws.done.Err() != nil {
-		ended = gone
-	}
-	select {
-	case <-ended:
-		ws.stop()
-	case <-ws.sinkCtx.Done():
-		select {
-		case <-gone:
-		case <-time.After(ws.abandonAfter):
+	a.set().inBackground = true
+	l.check = func() bool {
+		lost := p.settle(p.storeCtx, &a.task, func(ctx context.Context) error {
+			return a.task.Touch(ctx, 0)
+		})
+		if lost != nil {
+			a.lost(lost)
 		}
+		return lost == nil
 	}
+	held := a.task // a copy, because Touch changes it
+	p.outbox.post(l)
+	if held.Info().TTR > 0 {
+		p.runInBackground(func() { p.keepLease(&held, l.done) })
+	}
+	p.outbox.waitForRoom(p.ctx, p.ctx)
 }
 
-var (
-	errSinkAbandoned = fmt.Errorf("%w: the sink does not end", ErrShutdown)
-	errSinkGoexit    = errors.New("pool: sink called runtime.Goexit")
-)
-
-// take hands a dead letter to the sink, and calls then with its error. It uses a goroutine of its
-// own, so the caller does not depend on the end of the sink.
-func (s Sink[V]) take(ctx context.Context, letter *DeadLetter[V],
-	then func(error),
-) <-chan error {
-	result := make(chan error, 1)
-	go func() {
-		err := errSinkGoexit
-		defer func() {
-			if v := recover(); v != nil {
-				err = newPanicError("the sink", v)
-			}
-			err = safeError(err)
-			defer func() { result <- err }() // even if the observer ends the goroutine
-			then(err)
-		}()
-		err = s(ctx, letter)
-	}()
-	return result
+// keepLease extends the lease of a task while its letter is in hand.
+func (p *Pool[V]) keepLease(t *task.Task[V], done <-chan struct{}) {
+	ttr := t.Info().TTR
+	by := ttr
+	for wait := min(max(time.Until(t.Info().Until), 0), ttr) / 2; ; wait, by = ttr/2, ttr/2 {
+		timer := time.NewTimer(wait)
+		select {
+		case <-done:
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+		touch := func(ctx context.Context) error { return t.Touch(ctx, by) }
+		if p.settle(p.storeCtx, t, touch) != nil {
+			return
+		}
+	}
 }
 
 // ToDeadLetters returns a function that sends tasks to a sink: for OnEvict and OnExpire of a queue
@@ -193,8 +138,18 @@ func ToDeadLetters[V any](sink Sink[V], reason Reason,
 		if reason == ReasonDeadline {
 			err = ErrDeadline
 		}
-		if err := <-sink.take(context.Background(), newDeadLetter("", t, reason, err),
-			func(error) {}); err != nil {
+		letter, result := newDeadLetter("", t, reason, err), make(chan error, 1)
+		go func() { // which the sink may end
+			err := errSinkGoexit
+			defer func() {
+				if v := recover(); v != nil {
+					err = newPanicError("the sink", v)
+				}
+				result <- err
+			}()
+			err = sink(context.Background(), letter)
+		}()
+		if err := <-result; err != nil {
 			lost(t, err)
 		}
 	}

@@ -313,6 +313,7 @@ func TestLettersKeepTimes(t *testing.T) {
 				time.Sleep(time.Minute)
 				require.NoError(t, p.Shutdown(ctx))
 			}
+			synctest.Wait()
 			require.Len(t, box.all(), 1)
 			l := box.all()[0]
 			require.Equal(t, way == "left", l.Reason == pool.ReasonShutdown)

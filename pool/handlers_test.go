@@ -59,9 +59,10 @@ func TestPanics(t *testing.T) {
 					panicHere(v)
 					return nil
 				}, pool.Options[int]{Workers: 1, Policy: pool.Policy{MaxAttempts: 3}})
-				err := p.Do(ctx, "a", 0, pool.PutOptions{})
+				require.Error(t, p.Do(ctx, "a", 0, pool.PutOptions{}))
 				require.NoError(t, p.Do(ctx, "a", 1, pool.PutOptions{}))
 				synctest.Wait()
+				err := p.Failures()[0].Err
 				s := p.Stats()
 				require.Equal(t, [4]uint64{4, 2, 1, 1}, [4]uint64{s.Started, s.Retried, s.Failed, s.Succeeded})
 				end(t, ctx, p)

@@ -146,7 +146,7 @@ func TestObserverOfItems(t *testing.T) {
 			"scaled  1", "started  0 0 0 0s", "succeeded  0 0 0 1s", "started  0 1 0 0s",
 			"failed  0 1 0 1s no", "scaled  0",
 		}, o.lines)
-		require.Equal(t, []string{"pool: an item failed error=no"}, out.lines[slog.LevelWarn])
+		require.Equal(t, []string{"pool: a task failed for good error=no"}, out.lines[slog.LevelWarn])
 		require.Empty(t, out.lines[slog.LevelInfo])
 		require.Empty(t, out.lines[slog.LevelError])
 	})

@@ -64,6 +64,7 @@ func TestWhenFull(t *testing.T) {
 						require.ErrorAs(t, err, new(*fairq.FullError))
 						refused = append(refused, n)
 					}
+					synctest.Wait()
 					for _, letter := range box.all()[len(dropped):] {
 						dropped = append(dropped, letter.Payload)
 						require.Equal(t, pool.ReasonOverflow, letter.Reason)
@@ -149,6 +150,7 @@ func TestWhatCannotBeDropped(t *testing.T) {
 				require.NoError(t, p.Submit(ctx, "a", 22))
 				out.Reset()
 				require.NoError(t, p.Submit(ctx, "b", 23))
+				synctest.Wait()
 				require.Contains(t, out.String(), "payload=22")
 				require.Contains(t, out.String(), "key=a")
 				require.Contains(t, out.String(), "reason=overflow")
@@ -296,6 +298,7 @@ func TestTrySubmit(t *testing.T) {
 			require.NotZero(t, id)
 			id, err = p.TrySubmit(ctx, "a", 2, pool.PutOptions{})
 			require.Equal(t, begin, time.Now())
+			synctest.Wait()
 			if c.queue == fairq.EvictOldest {
 				require.NoError(t, err)
 				require.Equal(t, 1, box.all()[0].Payload)

@@ -163,9 +163,11 @@ func (p *Pool[V]) onGone(c *class[V], reason Reason, err error) func(*task.Task[
 		if p.sink == nil {
 			return
 		}
-		if bad := p.send(newDeadLetter(c.name, t, reason, err)); bad != nil {
-			p.letterLost(c.name, t, reason, errors.Join(err, bad))
-		}
+		p.post(newDeadLetter(c.name, t, reason, err), nil, func(refused error) {
+			if refused != nil {
+				p.letterLost(c.name, t, reason, errors.Join(err, refused))
+			}
+		})
 	}
 }
 
@@ -215,11 +217,11 @@ func (p *Pool[V]) Wait(ctx context.Context) error {
 	}
 }
 
-// deadLettersSent reports whether all evicted and expired tasks of the pool's own queues have been
-// handled, and, after the pool stopped accepting, whether all submits have ended. notifyQuiet is
+// deadLettersSent reports whether no letter is in hand, all evicted and expired tasks of the pool's
+// own queues have been handled, and, after the pool stopped accepting, all submits have ended. notifyQuiet is
 // called when either becomes true.
 func (p *Pool[V]) deadLettersSent() bool {
-	if p.accepting.Err() != nil && p.submitting.Load() > 0 {
+	if p.senders.Load() > 0 || p.accepting.Err() != nil && p.submitting.Load() > 0 {
 		return false
 	}
 	return !slices.ContainsFunc(p.tasks.classes, func(c *class[V]) bool {

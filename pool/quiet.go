@@ -51,7 +51,7 @@ func (ws *workerSet) notifyQuiet() {
 // background.
 func (ws *workerSet) quietLocked() bool {
 	return len(ws.idle)+ws.repeating == ws.active && ws.yielding == 0 && ws.backgroundCalls == 0 &&
-		ws.letters == 0 && ws.prefetched.Load() == 0
+		ws.senders.Load() == 0 && ws.prefetched.Load() == 0
 }
 
 // waitQuiet waits until the set is quiet. atOnce is true if it did not wait: the set was quiet,

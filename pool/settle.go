@@ -20,13 +20,19 @@ const firstSettleRetry = 10 * time.Millisecond
 func (p *Pool[V]) settle(ctx context.Context, t *task.Task[V],
 	call func(context.Context) error,
 ) error {
+	return p.settleUntil(ctx, t, t.Info().Until, call)
+}
+
+// settleUntil is settle for a lease with this end; none if it is zero.
+func (p *Pool[V]) settleUntil(ctx context.Context, t *task.Task[V], until time.Time,
+	call func(context.Context) error,
+) error {
 	var first error
 	for wait := firstSettleRetry; ; wait = min(2*wait, sourceRetry) {
 		err := call(ctx)
 		if err == nil {
 			return nil
 		}
-		until := t.Info().Until
 		switch {
 		case errors.Is(err, task.ErrLeaseLost) || isOver(err) || errors.Is(err, task.ErrInvalid) ||
 			ctx.Err() != nil ||
@@ -128,16 +134,21 @@ func (a *attempt[V]) settleItem(err error) {
 	if p.ctx.Err() != nil {
 		reason = ReasonShutdown
 	}
-	if p.sink != nil {
-		letter := newDeadLetter("", &a.task, reason, err)
-		letter.Task, letter.Attempts = task.Info{}, 1
-		if bad := p.send(letter); bad != nil {
-			p.log.Error("pool: an item was lost, because no letter of it could be sent", "payload",
-				a.task.Payload, "error", bad)
-		}
+	if p.sink == nil {
+		a.failed(err)
+		return
 	}
-	a.failed(err)
-	p.log.Warn("pool: an item failed", logAttrs("", &a.task, err)...)
+	letter := newDeadLetter("", &a.task, reason, err)
+	letter.Task, letter.Attempts = task.Info{}, 1
+	a.set().inBackground = true
+	p.post(letter, nil, func(refused error) {
+		if refused != nil {
+			p.log.Error("pool: an item was lost, because no letter of it could be sent", "payload",
+				a.task.Payload, "error", refused)
+		}
+		a.failed(err)
+	})
+	p.outbox.waitForRoom(p.ctx, p.ctx)
 }
 
 // timedOut returns the error of the task. If the handler's context was done before the handler
@@ -151,12 +162,14 @@ func (a *attempt[V]) timedOut(err error) error {
 }
 
 // failed makes a failure for good known.
-func (a *attempt[V]) failed(err error) {
+func (a *attempt[V]) failed(err error, attrs ...any) {
 	a.class.pool.recent.add(Failure{
 		At: time.Now(), Task: a.task.ID, Key: a.task.Key, Kind: a.task.Kind,
 		Err: err,
 	})
 	a.ended(EventFailed, 0, err)
+	a.class.pool.log.Warn("pool: a task failed for good",
+		logAttrs(a.class.name, &a.task, err, attrs...)...)
 }
 
 // ack acks the task. If the worker would take the next task immediately, with no user code in
@@ -206,50 +219,62 @@ func (a *attempt[V]) retry(delay time.Duration, err error) {
 }
 
 // fail ends a task that has failed for good. Its dead letter goes first: the task may leave the
-// queue only when the sink has the letter. Before that fail checks the lease, because this worker
-// must write no letter of a task that another one has.
+// queue only when the sink has the letter.
 func (a *attempt[V]) fail(reason Reason, err error) {
 	p, t := a.class.pool, &a.task
-	end := t.Bury
-	if a.class.own || p.sink != nil {
-		end = t.Discard
-	}
-	var lost, refused error
-	p.holdLetter(func() {
-		if p.sink != nil {
-			touch := func(ctx context.Context) error { return t.Touch(ctx, 0) }
-			if lost = p.settle(p.storeCtx, t, touch); lost != nil {
-				return
-			}
-			if refused = p.send(newDeadLetter(a.class.name, t, reason, err)); refused != nil {
-				end, err = t.Bury, errors.Join(err, refused)
-				if a.class.own { // onGone is called if its time is over
-					a.class.refused.Store(t.ID, nil)
-				}
-			}
-		}
-		a.class.failures.record(t.ID, t.Info().UniqueKey, err)
-		ctx, cancel := p.letterContext()
-		defer cancel()
-		lost = p.settle(ctx, t, func(ctx context.Context) error { return end(ctx, err) })
-	})
 	switch {
-	case refused == nil:
-	case lost == nil && t.Info().State == 0: // it could not be buried
-		p.letterLost(a.class.name, t, reason, err)
+	case p.sink != nil:
+		p.post(newDeadLetter(a.class.name, t, reason, err), a, func(refused error) {
+			a.letterSent(reason, err, refused)
+		})
+	case a.class.own:
+		a.endBy(t.Discard, reason, err)
 	default:
-		a.class.refused.Delete(t.ID)
+		a.endBy(t.Bury, reason, err)
 	}
-	if lost != nil {
-		a.lost(lost)
+}
+
+// letterSent ends a task whose letter the sink has taken, or refused.
+func (a *attempt[V]) letterSent(reason Reason, err, refused error) {
+	t := &a.task
+	if refused == nil {
+		a.endBy(t.Discard, reason, err)
 		return
 	}
-	if reason == ReasonDeadline {
-		p.observeTask(p.storeCtx, EventExpired, a.class.name, t, nil)
+	err = errors.Join(err, refused)
+	if a.class.own { // onGone is called if its time is over
+		a.class.refused.Store(t.ID, nil)
 	}
-	a.failed(err)
-	p.log.Warn("pool: a task failed for good",
-		logAttrs(a.class.name, t, err, "reason", reason.String(), "attempts", t.Attempts)...)
+	if a.endBy(t.Bury, reason, err) && t.Info().State == 0 { // it could not be buried
+		a.class.pool.letterLost(a.class.name, t, reason, err)
+	} else {
+		a.class.refused.Delete(t.ID)
+	}
+}
+
+// endBy ends a task that has failed for good, and makes that known. It returns false if it cannot
+// settle the task.
+func (a *attempt[V]) endBy(
+	end func(context.Context, error) error, reason Reason, err error,
+) bool {
+	p := a.class.pool
+	ctx, cancel := p.settleContext()
+	defer cancel()
+	until := a.task.Info().Until
+	if p.sink != nil {
+		until = time.Time{} // the lease is being extended, see keepLease
+	}
+	lost := p.settleUntil(ctx, &a.task, until,
+		func(ctx context.Context) error { return end(ctx, err) })
+	if lost != nil {
+		a.lost(lost)
+		return false
+	}
+	if reason == ReasonDeadline {
+		p.observeTask(p.storeCtx, EventExpired, a.class.name, &a.task, nil)
+	}
+	a.failed(err, "reason", reason.String(), "attempts", a.task.Attempts)
+	return true
 }
 
 // settleBy settles the task, and makes the outcome known. It returns false if it cannot settle the

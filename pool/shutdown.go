@@ -52,16 +52,6 @@ func (ws *workerSet) shutdown(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// abandonSinksAfter ends storeCtx abandonAfter after ctx, and sinkCtx another abandonAfter later.
-func (ws *workerSet) abandonSinksAfter(ctx context.Context) (stop func() bool) {
-	return context.AfterFunc(ctx, func() {
-		time.AfterFunc(ws.abandonAfter, func() {
-			ws.cancelStore()
-			time.AfterFunc(ws.abandonAfter, ws.cancelSinks)
-		})
-	})
-}
-
 // stop ends the rest of the set when all handlers have returned.
 func (ws *workerSet) stop() {
 	ws.running.Wait()
@@ -85,8 +75,7 @@ func (ws *workerSet) updateAllLocked() {
 }
 
 // AbandonedError counts the handlers and sinks that had not returned although their contexts were
-// cancelled, or whose tasks were not settled yet. A worker that has just given up a sink, and is
-// about to end, may count beside that sink.
+// cancelled, or whose tasks were not settled yet.
 type AbandonedError struct {
 	Running int
 	Err     error // the cause of the context of Shutdown
@@ -106,7 +95,7 @@ func (ws *workerSet) abandonedError(ctx context.Context, err error) error {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if n := ws.active - len(ws.idle) + ws.yielding + ws.backgroundCalls +
-		int(ws.abandonedSinks.Load()); n > 0 {
+		int(ws.senders.Load()); n > 0 {
 		return &AbandonedError{n, context.Cause(ctx)}
 	}
 	return err
@@ -134,8 +123,8 @@ func (ws *workerSet) notInHandler(ctx context.Context, call string) error {
 // A queue that is not the pool's own keeps its tasks. The tasks left in a queue of the pool's own
 // go to DeadLetters, with the reason Shutdown, or else to Leftovers. When ctx is done and the
 // handlers have ended or were abandoned, the contexts of sinks end after AbandonAfter, and
-// Shutdown waits for sinks as long again. Letters that no sink has taken then are in Leftovers;
-// letters of evicted and expired tasks are only in the log.
+// Shutdown waits for sinks as long again. Tasks whose letters no sink has taken then are in
+// Leftovers, or buried; evicted and expired ones are only in the log.
 //
 // Shutdown returns the cause of ctx if handlers had to be cancelled, and an [*AbandonedError] if
 // some were abandoned. If tasks are in Leftovers, which end with the process, the error is also
@@ -151,10 +140,10 @@ func (p *Pool[V]) Shutdown(ctx context.Context) error {
 	defer p.markOver()
 	p.stopAccepting(ErrShutdown)
 	err := p.shutdown(ctx)
-	defer p.abandonSinksAfter(ctx)() // otherwise a sink could block it forever
-	p.waitForLetters()
+	defer p.outbox.giveUpAfter(ctx)() // otherwise a sink could block it forever
+	p.outbox.wait()
 	p.closeOnce.Do(p.close)
-	p.waitForLetters() // of tasks that expired in between
+	p.outbox.wait() // for letters of tasks that were left, or expired in between
 	err = p.abandonedError(ctx, err)
 	bad := p.handBackAll()
 	if left := p.leftoverCount.Load(); left > 0 {
@@ -251,19 +240,26 @@ func (p *Pool[V]) clear(ctx context.Context, c *class[V]) {
 			if state == task.Buried {
 				letter.Reason = ReasonFailed
 			}
-			if p.sink != nil {
-				err := p.send(letter)
-				if err == nil {
-					continue
-				}
-				p.log.Warn("pool: a letter could not be sent", logAttrs(c.name, t, err)...)
+			if p.sink == nil {
+				p.leave(letter)
+				continue
 			}
-			p.leftMu.Lock()
-			p.leftovers = append(p.leftovers, *letter)
-			p.leftMu.Unlock()
-			p.leftoverCount.Add(1)
+			p.post(letter, nil, func(refused error) {
+				if refused != nil {
+					p.log.Warn("pool: a letter could not be sent", logAttrs(c.name, t, refused)...)
+					p.leave(letter)
+				}
+			})
 		}
 	}
+}
+
+// leave adds to the Leftovers.
+func (p *Pool[V]) leave(letter *DeadLetter[V]) {
+	p.leftMu.Lock()
+	defer p.leftMu.Unlock()
+	p.leftovers = append(p.leftovers, *letter)
+	p.leftoverCount.Add(1)
 }
 
 // Leftovers returns the tasks that Shutdown left in queues of the pool's own, and no sink has
@@ -278,10 +274,16 @@ func (p *Pool[V]) Leftovers() []DeadLetter[V] {
 // to keep the sum negative.
 const sealed = math.MinInt64 / 2
 
-// beginSubmit returns an error if no task may be submitted with this context. endSubmit must
+// beginSubmit returns an error if no task may be submitted with this context. If whenFull allows
+// that, it waits while the outbox is full, because the task could become a letter. endSubmit must
 // follow in any case.
-func (p *Pool[V]) beginSubmit(ctx context.Context) error {
-	if p.submitting.Add(1) <= 0 || p.accepting.Err() != nil && !p.isHandler(ctx) {
+func (p *Pool[V]) beginSubmit(ctx context.Context, whenFull WhenFull) error {
+	refused := p.submitting.Add(1) <= 0
+	if !refused && whenFull == Block && p.letters.Load() >= maxLetters &&
+		setOf(ctx) != &p.workerSet {
+		p.outbox.waitForRoom(ctx, p.accepting)
+	}
+	if refused || p.accepting.Err() != nil && !p.isHandler(ctx) {
 		return ErrShutdown
 	}
 	return ctx.Err()

@@ -55,7 +55,7 @@ func TestCalledByHandler(t *testing.T) {
 			}
 			return nil
 		}, &pool.WorkersOptions[int]{Logger: quiet})
-		require.ErrorIs(t, p.Do(ctx, "a", 1, pool.PutOptions{}), errNo)
+		require.EqualError(t, p.Do(ctx, "a", 1, pool.PutOptions{}), "no")
 		_, err := p.Put(ctx, "a", 1,
 			pool.PutOptions{PutOptions: task.PutOptions{
 				Delay: time.Hour, Deadline: time.Now().Add(time.Second),

@@ -27,7 +27,7 @@ type PutOptions struct {
 // error of ctx. After Shutdown it returns [ErrShutdown], unless a handler of the pool calls it.
 //
 // A handler or a sink of the pool gets a [*task.FullError] instead of waiting for room, because
-// it may have to make that room. The pool recognizes them by the context that they were called
+// it may have to make that room; a sink also with DropNew. The pool recognizes them by the context that they were called
 // with, or one made from it, until the handler returns. With another context the call may wait
 // for itself.
 func (p *Pool[V]) Submit(ctx context.Context, key string, payload V) error {
@@ -74,7 +74,7 @@ func (p *Pool[V]) SubmitBatch(ctx context.Context, tasks []Entry[V]) (ids []task
 		p.observeOffer(ctx, EventOffered, &offers[i], nil)
 	}
 	defer p.endSubmit()
-	err = p.beginSubmit(ctx)
+	err = p.beginSubmit(ctx, p.whenFull)
 	for first := 0; err == nil && first < len(puts); first = len(ids) {
 		c, end := offers[first].class, first+1
 		for end < len(puts) && offers[end].class == c {
@@ -143,7 +143,7 @@ func (p *Pool[V]) submit(
 	}
 	p.observeOffer(ctx, EventOffered, &o, nil)
 	defer p.endSubmit()
-	if err = p.beginSubmit(ctx); err == nil {
+	if err = p.beginSubmit(ctx, whenFull); err == nil {
 		id, err = o.class.queue.Put(ctx, o.key, o.payload, *o.options)
 		if errors.Is(err, fairq.ErrFull) {
 			id, err = p.makeRoom(ctx, &o, whenFull, err)
@@ -161,18 +161,18 @@ func (p *Pool[V]) submit(
 func (p *Pool[V]) makeRoom(
 	ctx context.Context, o *offer[V], whenFull WhenFull, full error,
 ) (id task.ID, err error) {
-	switch whenFull {
-	case DropNew:
-		t := o.newTask()
-		if bad := p.send(newDeadLetter(o.class.name, t, ReasonOverflow, full)); bad != nil {
-			return 0, errors.Join(full, bad) // the task remains the caller's
+	inside := setOf(ctx) == &p.workerSet
+	switch {
+	case whenFull == DropNew && (!inside || p.isHandler(ctx)): // a sink may be the only sender
+		t, sent := o.newTask(), make(chan error, 1)
+		p.post(newDeadLetter(o.class.name, t, ReasonOverflow, full), nil,
+			func(refused error) { sent <- refused })
+		if refused := <-sent; refused != nil {
+			return 0, errors.Join(full, refused) // the task remains the caller's
 		}
 		p.observeTask(ctx, EventDropped, o.class.name, t, nil)
 		return 0, nil
-	case Reject:
-		return 0, full
-	}
-	if setOf(ctx) == &p.workerSet {
+	case whenFull != Block || inside:
 		return 0, full
 	}
 	waiting := p.accepting

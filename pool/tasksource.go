@@ -48,10 +48,9 @@ type class[V any] struct {
 	// is due, woken is true until the next look at the queue.
 	watching, woken atomic.Bool
 
-	over     atomic.Bool // the queue was closed or dropped
-	failures failures
-	repeats  repeats
-	refused  sync.Map // ids of tasks that are being buried, because the sink refused their letters
+	over    atomic.Bool // the queue was closed or dropped
+	repeats repeats
+	refused sync.Map // ids of tasks that are being buried, because the sink refused their letters
 
 	// goneHandled counts the evicted and expired tasks of the pool's own queue that deadLetter has
 	// handled.

@@ -164,7 +164,10 @@ func (w *Workers) Shutdown(ctx context.Context) error {
 		return err
 	}
 	defer w.markOver()
-	return w.abandonedError(ctx, w.shutdown(ctx))
+	err := w.shutdown(ctx)
+	defer w.outbox.giveUpAfter(ctx)()
+	w.outbox.wait()
+	return w.abandonedError(ctx, err)
 }
 
 // Wait waits until all workers are idle and nothing is queued. It returns [ErrShutdown] if

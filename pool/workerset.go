@@ -22,16 +22,14 @@ type workerSet struct {
 	workerSettings
 	source source
 
-	// When the ctx of Shutdown is done, three contexts end one after the other: ctx, the parent of
-	// the handlers' contexts; AbandonAfter later storeCtx, for calls of queues and sinks; another
-	// AbandonAfter later sinkCtx. After that Shutdown waits for no sink.
-	ctx            context.Context
-	cancel         context.CancelCauseFunc
-	storeCtx       context.Context
-	cancelStore    context.CancelFunc
-	sinkCtx        context.Context
-	cancelSinks    context.CancelFunc
-	abandonedSinks atomic.Int64 // abandoned sinks that still run
+	// When the ctx of Shutdown is done, two contexts end one after the other: ctx, the parent of the
+	// handlers' contexts; AbandonAfter after the handlers storeCtx, for calls of queues and sinks.
+	// Another AbandonAfter later the outbox abandons its letters.
+	ctx         context.Context
+	cancel      context.CancelCauseFunc
+	storeCtx    context.Context
+	cancelStore context.CancelFunc
+	outbox      outbox
 
 	recent recent
 
@@ -40,6 +38,8 @@ type workerSet struct {
 	prefetched    atomic.Int64 // tasks that were taken and not started, see prefetcher
 	taken         atomic.Int64 // for Options.Filter: tasks that run, without those in Yield
 	settling      atomic.Int64 // attempts that are settled in the background
+	letters       atomic.Int64 // dead letters in hand; changed under outbox.mu, as is senders
+	senders       atomic.Int64 // goroutines that send letters
 
 	missed atomic.Uint64 // calls of wake that woke nobody; changed under mu
 
@@ -68,10 +68,8 @@ type workerSet struct {
 	scheduleClock scheduleClock
 	retryTimer    *time.Timer // retries a source that has returned an error
 
-	returning       []*worker     // workers whose handlers return from Yield and wait for a place
-	backgroundCalls int           // functions that run in background
-	letters         int           // dead letters in hand, see holdLetter
-	lettersGone     chan struct{} // closed when there is none any more; nil if there is none
+	returning       []*worker // workers whose handlers return from Yield and wait for a place
+	backgroundCalls int       // functions that run in background
 
 	closing    bool            // Shutdown was called
 	cancelled  bool            // and its time is over, so handlers were cancelled
@@ -121,7 +119,7 @@ func (ws *workerSet) start(s source) {
 	base := ws.inside(context.Background())
 	ws.ctx, ws.cancel = context.WithCancelCause(base)
 	ws.storeCtx, ws.cancelStore = context.WithCancel(base)
-	ws.sinkCtx, ws.cancelSinks = context.WithCancel(base)
+	ws.outbox.set, ws.outbox.abandoned = ws, make(chan struct{})
 	ws.done, ws.markDone = context.WithCancel(context.Background())
 	ws.over, ws.markOver = context.WithCancel(context.Background())
 	ws.scheduleClock.current = -1

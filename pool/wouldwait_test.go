@@ -113,7 +113,7 @@ func (n *nesting) run(
 	for i, err := range errs {
 		if err != nil {
 			failed++
-			require.ErrorIs(n, err, pool.ErrWouldWait, paths[i])
+			require.EqualError(n, err, pool.ErrWouldWait.Error(), paths[i])
 		}
 	}
 	end(n.T, ctx, n.p)
