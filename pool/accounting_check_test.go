@@ -321,7 +321,7 @@ func (l *ledger) maxAttempts(c *chore) int {
 	case l.options.ForTask != nil:
 		return 2
 	case n == 0:
-		return pool.DefaultMaxAttempts
+		return 10
 	}
 	return max(n, 0)
 }

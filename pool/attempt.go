@@ -314,7 +314,7 @@ func (a *attempt[V]) maxAttempts() int {
 	case of > 0:
 		return of
 	case policy == 0:
-		return DefaultMaxAttempts
+		return defaultMaxAttempts
 	default:
 		return max(policy, 0)
 	}

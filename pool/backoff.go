@@ -2,7 +2,6 @@ package pool
 
 import (
 	"cmp"
-	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -37,20 +36,10 @@ const (
 	Decorrelated
 )
 
-var jitterNames = [...]string{"none", "full", "half", "decorrelated"}
-
-// String returns the jitter in lower case.
-func (j Jitter) String() string {
-	if int(j) < len(jitterNames) {
-		return jitterNames[j]
-	}
-	return fmt.Sprintf("Jitter(%d)", uint8(j))
-}
-
-// Delay returns how long a task waits after its nth failure, from 0 to Max. Failures below 1 count
+// delay returns how long a task waits after its nth failure, from 0 to Max. Failures below 1 count
 // as 1. It is 0 only with [FullJitter] or Func. With a jitter each call draws again. It takes a
 // bounded number of steps.
-func (b Backoff) Delay(failures int) time.Duration {
+func (b Backoff) delay(failures int) time.Duration {
 	failures = max(failures, 1)
 	base, limit := b.bounds()
 	var d time.Duration

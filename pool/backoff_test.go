@@ -81,8 +81,8 @@ func TestDelayIsInRange(t *testing.T) {
 		case HalfJitter:
 			low = (base + 1) / 2
 		}
-		if d := b.Delay(n); d < low || d > most {
-			require.Failf(t, "out of range", "%+v.Delay(%d) = %d, not in %d to %d", b, n, d, low, most)
+		if d := b.delay(n); d < low || d > most {
+			require.Failf(t, "out of range", "%+v.delay(%d) = %d, not in %d to %d", b, n, d, low, most)
 		}
 	}
 }
@@ -112,7 +112,7 @@ func TestDelayZeroValueAndExtremes(t *testing.T) {
 		{Backoff{Func: func(int) time.Duration { return longest }}, 1, task.MaxDuration},
 		{Backoff{Func: func(int) time.Duration { return 1 }, Jitter: HalfJitter}, 1, 1},
 	} {
-		require.Equal(t, c.want, c.b.Delay(c.n), "%+v.Delay(%d)", c.b, c.n)
+		require.Equal(t, c.want, c.b.delay(c.n), "%+v.delay(%d)", c.b, c.n)
 	}
 }
 
@@ -139,7 +139,7 @@ func TestDelaySpreads(t *testing.T) {
 			const draws = 20_000
 			var tenths [10]int
 			for range draws {
-				d := c.b.Delay(c.n)
+				d := c.b.delay(c.n)
 				require.True(t, c.low <= d && d <= c.high, "%v is not in %v to %v", d, c.low, c.high)
 				tenths[min(int(10*float64(d-c.low)/float64(c.high-c.low)), 9)]++
 			}
@@ -163,7 +163,7 @@ func TestDelayReachesItsEnds(t *testing.T) {
 	} {
 		seen := map[time.Duration]bool{}
 		for range 1000 {
-			seen[c.b.Delay(1)] = true
+			seen[c.b.delay(1)] = true
 		}
 		got := []time.Duration{}
 		for d := range seen {
@@ -201,7 +201,7 @@ func TestDecorrelatedIsAChain(t *testing.T) {
 		base, most := b.Base.Seconds(), b.Max.Seconds()
 		drawn, chains := make([]float64, samples), make([]float64, samples)
 		for i := range samples {
-			drawn[i] = b.Delay(n).Seconds()
+			drawn[i] = b.delay(n).Seconds()
 			chains[i] = base
 			for range n {
 				chains[i] = base + r.Float64()*(min(most, 3*chains[i])-base)
@@ -240,10 +240,4 @@ func TestBackoffValidate(t *testing.T) {
 		require.ErrorIs(t, err, task.ErrInvalid)
 		require.EqualError(t, err, "pool: invalid: "+want)
 	}
-}
-
-func TestJitterNames(t *testing.T) {
-	require.Equal(t, "none", NoJitter.String())
-	require.Equal(t, "decorrelated", Decorrelated.String())
-	require.Equal(t, "Jitter(255)", Jitter(255).String())
 }

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"time"
 
-	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/task"
 )
 
@@ -123,34 +122,6 @@ func (p *Pool[V]) keepLease(t *task.Task[V], done <-chan struct{}) {
 		touch := func(ctx context.Context) error { return t.Touch(ctx, by) }
 		if p.settle(p.storeCtx, t, touch) != nil {
 			return
-		}
-	}
-}
-
-// ToDeadLetters returns a function that sends tasks to a sink: for OnEvict and OnExpire of a queue
-// of your own, with the reasons ReasonOverflow and ReasonDeadline. If the sink returns an error,
-// lost gets the letter and the error.
-func ToDeadLetters[V any](sink Sink[V], reason Reason,
-	lost func(*task.Task[V], error),
-) func(*task.Task[V]) {
-	return func(t *task.Task[V]) {
-		err := fairq.ErrFull
-		if reason == ReasonDeadline {
-			err = ErrDeadline
-		}
-		letter, result := newDeadLetter("", t, reason, err), make(chan error, 1)
-		go func() { // which the sink may end
-			err := errSinkGoexit
-			defer func() {
-				if v := recover(); v != nil {
-					err = newPanicError("the sink", v)
-				}
-				result <- err
-			}()
-			err = sink(context.Background(), letter)
-		}()
-		if err := <-result; err != nil {
-			lost(t, err)
 		}
 	}
 }

@@ -190,43 +190,6 @@ func TestWithoutSink(t *testing.T) {
 	})
 }
 
-// TestToDeadLetters is about the functions for a queue that is not the pool's.
-func TestToDeadLetters(t *testing.T) {
-	tk := task.NewTask(task.Info{
-		ID: 5, Key: "a", Attempts: 2,
-		Metadata: map[string]string{"by": "alice"},
-	}, 7)
-	for reason, want := range map[pool.Reason]error{
-		pool.ReasonOverflow: fairq.ErrFull,
-		pool.ReasonDeadline: pool.ErrDeadline,
-	} {
-		var box mailbox[int]
-		pool.ToDeadLetters(box.sink, reason, func(*task.Task[int], error) { t.Error("lost") })(tk)
-		require.Len(t, box.all(), 1)
-		l := box.all()[0]
-		require.WithinDuration(t, time.Now(), l.At, time.Minute)
-		l.At = time.Time{}
-		require.Equal(t, pool.DeadLetter[int]{
-			Task: tk.Info(), Payload: 7, Reason: reason, Err: want,
-			Attempts: 2,
-		}, l)
-		clear(l.Task.Metadata)
-		require.NotEmpty(t, tk.Info().Metadata, "is shared")
-	}
-	for _, sink := range []pool.Sink[int]{
-		func(context.Context, *pool.DeadLetter[int]) error { return errNo },
-		func(context.Context, *pool.DeadLetter[int]) error { panic(errNo) },
-	} {
-		lost := 0
-		pool.ToDeadLetters(sink, pool.ReasonDeadline, func(which *task.Task[int], err error) {
-			lost++
-			require.Same(t, tk, which)
-			require.ErrorIs(t, err, errNo)
-		})(tk)
-		require.Equal(t, 1, lost)
-	}
-}
-
 // TestLateLetterRefused has a sink that refuses the letter of a task past its time, which cannot
 // be buried. It gets one letter, with the error of the handler, and the log has the rest.
 func TestLateLetterRefused(t *testing.T) {

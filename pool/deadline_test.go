@@ -162,10 +162,12 @@ func testDelayAndDeadline(t *testing.T, r *rand.Rand, own bool) {
 	if own {
 		p = openFunc(t, handler, o)
 	} else {
-		q := openQueue(t, &task.Options[timed]{OnExpire: pool.ToDeadLetters(sink, pool.ReasonDeadline,
-			func(*task.Task[timed], error) {
-				t.Error("lost")
-			})})
+		q := openQueue(t, &task.Options[timed]{OnExpire: func(tk *task.Task[timed]) {
+			_ = sink(t.Context(), &pool.DeadLetter[timed]{
+				Task: tk.Info(), Payload: tk.Payload, Reason: pool.ReasonDeadline, Err: pool.ErrDeadline,
+				Attempts: tk.Attempts, At: time.Now(),
+			})
+		}})
 		p = openNew(t, q, handler, o)
 	}
 	var jobs [len(x.results)]timed

@@ -37,7 +37,7 @@
 //   - An expired task does not start, and does not take up room.
 //   - The context of a handler is done when the lease is lost, when the Timeout or the Deadline of
 //     the task is over, and when the ctx of Shutdown is done. [context.Cause] returns the reason.
-//   - When Shutdown has returned anything but an [*AbandonedError], no goroutine is left. It ends
+//   - When Shutdown has returned anything but an [ErrAbandoned], no goroutine is left. It ends
 //     in time whatever handlers and sinks do.
 //   - A panic of a handler, a sink, a Backoff.Func, the Observer or the Logger never
 //     ends the process.

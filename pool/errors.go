@@ -18,6 +18,11 @@ var (
 	// Shutdown cancels handlers.
 	ErrShutdown = errors.New("pool: shut down")
 
+	// ErrAbandoned is returned by Shutdown, with the cause of its context, if handlers or sinks have
+	// not returned although their contexts were cancelled, or if their tasks are not settled yet. The
+	// text has their number.
+	ErrAbandoned = errors.New("pool: abandoned")
+
 	// ErrTimeout is the context cause when Policy.Timeout elapses. If the handler then returns an
 	// error of its context, its task has failed with ErrTimeout.
 	ErrTimeout = errors.New("pool: handler timed out")

@@ -218,11 +218,8 @@ func ExampleYield() {
 }
 
 func ExampleChain() {
-	step := func(name string, err error) pool.Step[int] {
-		return pool.Step[int]{
-			Name:   name,
-			Handle: func(context.Context, int) error { fmt.Println(name); return err },
-		}
+	step := func(name string, err error) pool.Handler[int] {
+		return func(context.Context, int) error { fmt.Println(name); return err }
 	}
 	h := pool.Chain(step("download", nil), step("resize", errors.New("not a picture")),
 		step("upload", nil))
@@ -230,7 +227,7 @@ func ExampleChain() {
 	// Output:
 	// download
 	// resize
-	// step resize: not a picture
+	// step 2: not a picture
 }
 
 // Middleware is any function that takes a Handler and returns one.

@@ -33,20 +33,14 @@ func (m Mux[V]) Kinds() []string {
 	return kinds
 }
 
-// Step is a part of a [Chain].
-type Step[T any] struct {
-	Name   string
-	Handle Handler[T]
-}
-
 // Chain returns a handler that calls others one after the other. When one returns an error it
-// stops, and returns that error with the name of the step. When the task is tried again, all of
-// them are called again.
-func Chain[T any](steps ...Step[T]) Handler[T] {
+// stops, and returns that error with the number of the step, from 1 on. When the task is tried
+// again, all of them are called again.
+func Chain[T any](steps ...Handler[T]) Handler[T] {
 	return func(ctx context.Context, t T) error {
-		for _, s := range steps {
-			if err := s.Handle(ctx, t); err != nil {
-				return fmt.Errorf("step %s: %w", s.Name, err)
+		for i, step := range steps {
+			if err := step(ctx, t); err != nil {
+				return fmt.Errorf("step %d: %w", i+1, err)
 			}
 		}
 		return nil
@@ -77,8 +71,11 @@ func Parallel[T any](handlers ...Handler[T]) Handler[T] {
 
 // Repeat returns a handler for tasks that are done again and again. When the handler has done one,
 // next says when that is: it gets the time when the task was put, from which its times can be
-// counted so that they do not drift, and the time now. See [Every]; a library for cron expressions
-// has a function like it too. If it returns the zero time, the task is done for good. If that time
+// counted so that they do not drift, and the time now. A task that runs every hour has
+//
+//	func(put, now time.Time) time.Time { return now.Add(time.Hour - now.Sub(put)%time.Hour) }
+//
+// A library for cron expressions has such a function too. If next returns the zero time, the task is done for good. If that time
 // is over, the task is done at once.
 //
 // The task runs once among all processes that have its queue open, and survives the end of all of
@@ -109,17 +106,6 @@ func Repeat[V any](
 			return nil
 		}
 		return &retryError{snooze: true, repeat: true, at: at}
-	}
-}
-
-// Every returns a function for Repeat: the next of the times that are d, 2d, 3d and so on after
-// the task was put. It panics if d is not more than 0.
-func Every(d time.Duration) func(put, now time.Time) time.Time {
-	if d <= 0 {
-		panic(invalid("Every: the duration is %v; it must be more than 0", d))
-	}
-	return func(put, now time.Time) time.Time {
-		return now.Add(d - max(0, now.Sub(put))%d)
 	}
 }
 

@@ -207,14 +207,14 @@ func TestTransit(t *testing.T) {
 func TestChain(t *testing.T) {
 	for fails := range 4 {
 		var calls []int
-		step := func(i int) pool.Step[int] {
-			return pool.Step[int]{Name: fmt.Sprint("s", i), Handle: func(_ context.Context, n int) error {
+		step := func(i int) pool.Handler[int] {
+			return func(_ context.Context, n int) error {
 				calls = append(calls, n+i)
 				if i == fails {
 					return errNo
 				}
 				return nil
-			}}
+			}
 		}
 		err := pool.Chain(step(0), step(1), step(2))(t.Context(), 10)
 		require.Equal(t, []int{10, 11, 12}[:min(fails+1, 3)], calls)
@@ -222,7 +222,7 @@ func TestChain(t *testing.T) {
 			require.NoError(t, err)
 			continue
 		}
-		require.EqualError(t, err, fmt.Sprintf("step s%d: no", fails))
+		require.EqualError(t, err, fmt.Sprintf("step %d: no", fails+1))
 		require.ErrorIs(t, err, errNo)
 	}
 	require.NoError(t, pool.Chain[int]()(t.Context(), 1))

@@ -8,7 +8,6 @@ import (
 	"reflect"
 	"runtime"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/fairq/fairq"
@@ -138,7 +137,7 @@ type Policy struct {
 	Timeout time.Duration
 
 	// MaxAttempts limits the attempts of a task without a limit of its own. 0 means
-	// [DefaultMaxAttempts], a negative value no limit. An attempt counts when the task is taken.
+	// 10, a negative value no limit. An attempt counts when the task is taken.
 	// So it counts even if its lease was lost or its process died, even if the task was only
 	// prefetched (see Options.Prefetch).
 	MaxAttempts int
@@ -163,8 +162,8 @@ const MaxWorkers = 1 << 20
 // background.
 const defaultPrefetch = 256
 
-// DefaultMaxAttempts is the default limit of attempts.
-const DefaultMaxAttempts = 10
+// defaultMaxAttempts is the default limit of attempts.
+const defaultMaxAttempts = 10
 
 // WhenFull is what Submit does without room.
 type WhenFull uint8
@@ -195,7 +194,6 @@ type workerSettings struct {
 	costUnit     time.Duration
 	base         Scale
 	timetable    *timetable // the compiled Options.Schedule; nil if it is empty
-	ranges       []Range    // the ranges of the schedule, with complete scales
 }
 
 // Validate returns an error that names the field, its value and the limit, if the options do not
@@ -336,32 +334,17 @@ func (o *Options[V]) completeCommon() (*workerSettings, error) {
 	}
 	s := &workerSettings{
 		log: o.Logger, abandonAfter: cmp.Or(o.AbandonAfter, time.Second),
-		costUnit: o.CostUnit, base: base, ranges: slices.Clone(o.Schedule.Ranges),
+		costUnit: o.CostUnit, base: base,
 	}
 	if s.log == nil {
 		s.log = slog.Default()
 	}
 	s.log = slog.New(guardedHandler{s.log.Handler()})
-	for i := range s.ranges {
-		r := &s.ranges[i]
-		name := "Options.Schedule: the scale of " + strconv.Quote(r.Time)
-		switch {
-		case r.Pause && r.Scale != Scale{}:
-			return nil, invalid("%s is %d to %d workers; with Pause it must not be set", name, r.Scale.Min,
-				r.Scale.Max)
-		case !r.Pause && r.Scale.Min == 0 && r.Scale.Max == 0:
-			return nil, invalid("%s: Max is 0; the limits are 1 and %d, or Pause must be set", name,
-				MaxWorkers)
-		}
-		if err := r.Scale.complete(name, base.IdleTimeout); err != nil {
-			return nil, err
-		}
-	}
-	if len(s.ranges) == 0 {
+	if len(o.Schedule.Ranges) == 0 {
 		return s, nil
 	}
 	var err error
-	s.timetable, err = o.Schedule.compile()
+	s.timetable, err = o.Schedule.compile(base)
 	return s, err
 }
 

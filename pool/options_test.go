@@ -67,12 +67,10 @@ func TestOptionErrors(t *testing.T) {
 		"Options.Kinds is set; it must be nil with Options.Filter, whose result has Kinds": {
 			Kinds: []string{"a"}, Filter: below(1),
 		},
-		`Options.Schedule: the scale of "08:00-12:00": Max is 0; the limits are 1 and ` +
-			`1048576, or Pause must be set`: {
+		`Schedule.Ranges[0] "08:00-12:00": Max is 0; with Pause it must be 0, otherwise 1 to 1048576`: {
 			Schedule: pool.Schedule{Ranges: []pool.Range{{Time: "08:00-12:00"}}},
 		},
-		`Options.Schedule: the scale of "08:00-12:00" is 1 to 2 workers; with ` +
-			`Pause it must not be set`: {
+		`Schedule.Ranges[0] "08:00-12:00": Max is 2; with Pause it must be 0, otherwise 1 to 1048576`: {
 			Schedule: pool.Schedule{
 				Ranges: []pool.Range{{Time: "08:00-12:00", Pause: true, Scale: pool.Scale{Min: 1, Max: 2}}},
 			},
@@ -215,7 +213,6 @@ func TestDefaults(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, fairq.MaxLen, s.Capacity)
 	end(t, t.Context(), p)
-	require.Equal(t, 10, pool.DefaultMaxAttempts)
 }
 
 // TestOptionsAreCopied changes the options of a pool after its start.

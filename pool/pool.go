@@ -62,7 +62,7 @@ func New[V any](queue *task.Queue[V], handler Handler[*task.Task[V]],
 // queue for each. nil options are the defaults. Func panics if the options do not make sense; see
 // [Options.Validate].
 //
-// By default, a failing task is tried up to ten times, [DefaultMaxAttempts], over some 8.5
+// By default, a failing task is tried up to ten times over some 8.5
 // minutes; with a Policy.MaxAttempts of 1, once. The queue has no limit unless Capacity is set;
 // when it is full, Submit waits for room. After Shutdown the tasks left in the queue go to
 // DeadLetters, or are in Leftovers and Shutdown returns an error. So the last call should usually

@@ -177,11 +177,7 @@ func (s *prefetcher[V]) setTimerLocked(now time.Time) {
 	first := slices.MinFunc(s.tasks, func(a, b prefetchedTask[V]) int {
 		return a.handBackAt.Compare(b.handBackAt)
 	})
-	if s.timer == nil {
-		s.timer = time.AfterFunc(first.handBackAt.Sub(now), s.handBackLate)
-	} else {
-		s.timer.Reset(first.handBackAt.Sub(now))
-	}
+	resetTimer(&s.timer, first.handBackAt.Sub(now), s.handBackLate)
 }
 
 // handBackLate hands back tasks that have waited too long.

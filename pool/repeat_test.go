@@ -31,7 +31,7 @@ func TestWaitForRepeats(t *testing.T) {
 				if q.Name() == "" {
 					return time.Time{}
 				}
-				return pool.Every(time.Hour)(begin, now)
+				return hourly(begin, now)
 			}, func(context.Context, *task.Task[int]) error {
 				time.Sleep(m)
 				if failures.Add(-1) >= 0 {
@@ -149,7 +149,7 @@ func TestWaitForAbandoned(t *testing.T) {
 			Shutdown(context.Context) error
 		}{p, w} {
 			waited := later(func() error { return of.Wait(ctx) })
-			require.ErrorAs(t, of.Shutdown(over), new(*pool.AbandonedError))
+			require.ErrorIs(t, of.Shutdown(over), pool.ErrAbandoned)
 			require.ErrorIs(t, <-waited, pool.ErrShutdown)
 			require.ErrorIs(t, of.Wait(ctx), pool.ErrShutdown)
 		}

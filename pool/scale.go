@@ -20,11 +20,7 @@ func (ws *workerSet) setReaperLocked() {
 		after = time.Until(ws.idle[0].idleSince.Add(after))
 	}
 	ws.reaper.set = true
-	if ws.reaper.timer == nil {
-		ws.reaper.timer = time.AfterFunc(after, ws.reap)
-	} else {
-		ws.reaper.timer.Reset(after)
-	}
+	resetTimer(&ws.reaper.timer, after, ws.reap)
 }
 
 // reap ends the workers that have been idle for IdleTimeout. If none is idle, but the load is low
@@ -83,45 +79,6 @@ func (ws *workerSet) SetWorkers(atLeast, atMost int) error {
 	ws.mu.Unlock()
 	ws.followSchedule()
 	return nil
-}
-
-// scheduleClock is the position in a schedule.
-type scheduleClock struct {
-	timer   *time.Timer
-	current int // the range that applies; -1 means none
-}
-
-// followSchedule sets the scale of the schedule, now and whenever it changes.
-func (ws *workerSet) followSchedule() {
-	now := time.Now()
-	index, until := -1, time.Time{}
-	if ws.timetable != nil {
-		index, until = ws.timetable.at(now)
-	}
-	s, name := ws.base, "none"
-	if index >= 0 {
-		s, name = ws.ranges[index].Scale, ws.ranges[index].Time
-	}
-	ws.mu.Lock()
-	changed := index != ws.scheduleClock.current
-	ws.scheduleClock.current = index
-	if !ws.manual {
-		ws.setScaleLocked(s)
-	}
-	if !until.IsZero() && ws.done.Err() == nil {
-		// A timer does not notice changes of the machine's clock, so look at it every hour.
-		after := min(until.Sub(now), time.Hour)
-		if ws.scheduleClock.timer == nil {
-			ws.scheduleClock.timer = time.AfterFunc(after, ws.followSchedule)
-		} else {
-			ws.scheduleClock.timer.Reset(after)
-		}
-	}
-	ws.mu.Unlock()
-	if changed {
-		ws.log.Debug("pool: schedule", "range", name, "min", s.Min, "max", s.Max)
-	}
-	ws.wake()
 }
 
 // Pause stops taking tasks or items. Running handlers go on.

@@ -3,9 +3,7 @@ package pool
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -22,8 +20,7 @@ type Schedule struct {
 
 // Range is a time of the day with its own Scale.
 type Range struct {
-	// Time is of the form "08:00-12:00"; seconds and fractions down to milliseconds may follow:
-	// "08:00:30.500-12:00". The range is half-open: [start, end). "24:00" is the end of the day. A
+	// Time is of the form "08:00-12:00"; seconds and fractions may follow: "08:00:30.500-12:00". The range is half-open: [start, end). "24:00" is the end of the day. A
 	// range that ends before it begins, as in "22:00-06:00", goes on after midnight. It is
 	// wall-clock time: hours skipped when clocks go forward never apply, repeated ones apply
 	// twice.
@@ -44,66 +41,46 @@ const (
 	week = 7 * day
 )
 
-// timetable maps the readings of a wall clock with weekdays to ranges. It is immutable.
+// timetable is a Schedule as parts of a week on a wall clock. It is immutable.
 type timetable struct {
 	location *time.Location
-
-	// turns are in order of time, and each differs from the one before, the first from the last: a
-	// week is a circle. There is exactly one if the range never changes.
-	changes []change
+	ranges   []Range // with complete scales
+	spans    []span  // in order of time
 }
 
-// turn is the time of the week, from Sunday 00:00, from which on a range applies.
-type change struct {
-	at    time.Duration
-	index int // in Schedule.Ranges; -1 means none
-}
-
-// span is a part of a range within a week.
+// span is a part of a range within a week, from Sunday 00:00 on.
 type span struct {
 	begin, end time.Duration
-	index      int
+	index      int // of its range
 }
 
-// compile checks the schedule, except the scales, and returns its week. It keeps nothing of
-// Ranges.
-func (s *Schedule) compile() (*timetable, error) {
-	var spans []span
-	for i, r := range s.Ranges {
-		added, err := r.spans(i)
+// compile checks the schedule. It keeps nothing of Ranges.
+func (s *Schedule) compile(base Scale) (*timetable, error) {
+	t := &timetable{location: cmp.Or(s.Location, time.Local), ranges: slices.Clone(s.Ranges)}
+	for i := range t.ranges {
+		r := &t.ranges[i]
+		if r.Pause == (r.Scale.Max > 0) {
+			return nil, invalid("%s: Max is %d; with Pause it must be 0, otherwise 1 to %d", s.name(i),
+				r.Scale.Max, MaxWorkers)
+		}
+		if err := r.Scale.complete(s.name(i), base.IdleTimeout); err != nil {
+			return nil, err
+		}
+		spans, err := r.spans(i)
 		if err != nil {
 			return nil, invalid("%s: %w", s.name(i), err)
 		}
-		spans = append(spans, added...)
+		t.spans = append(t.spans, spans...)
 	}
-	slices.SortStableFunc(spans, func(a, b span) int { return cmp.Compare(a.begin, b.begin) })
-
-	var turns []change
-	var end time.Duration
-	for i, sp := range spans {
-		if sp.begin < end {
-			a, b := spans[i-1].index, sp.index
+	slices.SortStableFunc(t.spans, func(a, b span) int { return cmp.Compare(a.begin, b.begin) })
+	for i, next := range t.spans[min(1, len(t.spans)):] {
+		if sp := t.spans[i]; next.begin < sp.end {
+			a, b := sp.index, next.index
 			return nil, invalid("%s and %s overlap on %v", s.name(min(a, b)), s.name(max(a, b)),
-				time.Weekday(sp.begin/day))
+				time.Weekday(next.begin/day))
 		}
-		if sp.begin > end {
-			turns = append(turns, change{end, -1})
-		}
-		turns = append(turns, change{sp.begin, sp.index})
-		end = sp.end
 	}
-	if end < week {
-		turns = append(turns, change{end, -1})
-	}
-	turns = slices.CompactFunc(turns, func(a, b change) bool { return a.index == b.index })
-	if last := len(turns) - 1; last > 0 && turns[0].index == turns[last].index {
-		turns = turns[1:]
-	}
-	location := s.Location
-	if location == nil {
-		location = time.Local
-	}
-	return &timetable{location, turns}, nil
+	return t, nil
 }
 
 // name is the name of a range in errors.
@@ -114,11 +91,16 @@ func (s *Schedule) name(i int) string {
 // spans returns the range as parts of a week: one for each weekday, or two if it continues from
 // Saturday to Sunday.
 func (r *Range) spans(index int) ([]span, error) {
-	begin, end, err := parseRange(r.Time)
-	if err != nil {
-		return nil, err
-	}
-	if end < begin {
+	first, second, _ := strings.Cut(r.Time, "-")
+	begin, err := parseClock(first)
+	end, bad := parseClock(second)
+	switch {
+	case err != nil || bad != nil || begin == day:
+		return nil, fmt.Errorf("it must be of the form %q, %q or %q, from 00:00 to 24:00", "08:00-12:00",
+			"08:00:30-12:00", "08:00:30.500-12:00")
+	case begin == end:
+		return nil, fmt.Errorf("it is empty; %q is the whole day", "00:00-24:00")
+	case end < begin:
 		end += day
 	}
 	days := r.Days
@@ -131,9 +113,6 @@ func (r *Range) spans(index int) ([]span, error) {
 			return nil, fmt.Errorf("its Days[%d] is %d; it must be %d to %d", i, d, time.Sunday,
 				time.Saturday)
 		}
-		if slices.Contains(days[:i], d) {
-			return nil, fmt.Errorf("its Days[%d] is %v, which is there twice", i, d)
-		}
 		midnight := time.Duration(d) * day
 		spans = append(spans, span{midnight + begin, min(midnight+end, week), index})
 		if midnight+end > week {
@@ -143,100 +122,69 @@ func (r *Range) spans(index int) ([]span, error) {
 	return spans, nil
 }
 
-// parseRange returns the begin and the end as times of the day.
-func parseRange(text string) (begin, end time.Duration, err error) {
-	first, second, ok := strings.Cut(text, "-")
-	if !ok {
-		return 0, 0, fmt.Errorf("it must be of the form %q", "08:00-12:00")
-	}
-	if begin, err = parseClock(first); err != nil {
-		return 0, 0, fmt.Errorf("the begin %w", err)
-	}
-	if end, err = parseClock(second); err != nil {
-		return 0, 0, fmt.Errorf("the end %w", err)
-	}
-	switch begin {
-	case day:
-		err = fmt.Errorf("the begin is %q; it must be before 24:00", first)
-	case end:
-		err = fmt.Errorf("it is empty; %q is the whole day", "00:00-24:00")
-	}
-	return begin, end, err
-}
-
-var clockForm = regexp.MustCompile(`^(\d\d):(\d\d)(?::(\d\d)(?:\.(\d+))?)?$`)
-
-// parseClock returns a time of the day, 24:00 at most. Its errors begin with "is".
+// parseClock returns a time of the day, 24:00 at most.
 func parseClock(text string) (time.Duration, error) {
-	m := clockForm.FindStringSubmatch(text)
-	if m == nil {
-		return 0, fmt.Errorf("is %q; it must be of the form %q, %q or %q", text, "08:00", "08:00:30",
-			"08:00:30.500")
+	if text == "24:00" {
+		return day, nil
 	}
-	if len(m[4]) > 3 {
-		return 0, fmt.Errorf("is %q; it must have 3 decimals at most", text)
+	at, err := time.Parse("15:04", text)
+	if err != nil {
+		at, err = time.Parse("15:04:05", text)
 	}
-	m[4] = (m[4] + "000")[:3]
-	var t time.Duration
-	for i, part := range []struct {
-		name string
-		most int
-		unit time.Duration
-	}{
-		{"hour", 24, time.Hour},
-		{"minute", 59, time.Minute},
-		{"second", 59, time.Second},
-		{"", 999, time.Millisecond},
-	} {
-		n, _ := strconv.Atoi(m[i+1]) // it is digits, or nothing, which makes 0
-		if n > part.most {
-			return 0, fmt.Errorf("is %q; its %s must be 0 to %d", text, part.name, part.most)
-		}
-		t += time.Duration(n) * part.unit
-	}
-	if t > day {
-		return 0, fmt.Errorf("is %q; it must be 24:00 at most", text)
-	}
-	return t, nil
+	return at.Sub(at.Truncate(day)), err
 }
 
-// at returns the range that applies now, -1 if none does, and until when that is certain. The same
-// range may apply after that. If it always applies, until is zero; otherwise it is after now. The
-// cost is a search in the turns of a week.
+// at returns the range that applies now, -1 if none does, and until when that is certain: until a
+// range begins or ends, and for at most a quarter of an hour of UTC, because zones change their
+// clocks only at such times.
 func (t *timetable) at(now time.Time) (index int, until time.Time) {
-	if len(t.changes) == 1 {
-		return t.changes[0].index, time.Time{}
-	}
 	now = now.In(t.location)
-	hour, minute, second := now.Clock()
-	wall := time.Duration(now.Weekday())*day + time.Duration(hour)*time.Hour +
-		time.Duration(minute)*time.Minute +
-		time.Duration(second)*time.Second + time.Duration(now.Nanosecond())
-
-	next, found := slices.BinarySearchFunc(t.changes, wall,
-		func(u change, wall time.Duration) int { return cmp.Compare(u.at, wall) })
-	if found {
-		next++
-	}
-	n := len(t.changes)
-	turnAt := t.changes[next%n].at
-	if next == n {
-		turnAt += week
-	}
-	index = t.changes[(next+n-1)%n].index
-	until = now.Add(turnAt - wall)
-
-	// Until the next zone transition the wall clock runs evenly.
-	if _, end := now.ZoneBounds(); !end.IsZero() && end.Before(until) {
-		if !end.After(now) {
-			// On the last day of a leap year the end may be at its begin, golang/go#81583.
-			// Transitions that are known by a rule only are sought within a year of UTC, so look
-			// again in the next one.
-			end = now.Truncate(day).Add(day)
+	wall, _ := parseClock(now.Format("15:04:05.999999999"))
+	wall += time.Duration(now.Weekday()) * day
+	index, until = -1, now.Truncate(time.Hour/4).Add(time.Hour/4)
+	for _, s := range t.spans {
+		if s.begin <= wall && wall < s.end {
+			index = s.index
 		}
-		if end.Before(until) {
-			until = end
+		for _, edge := range []time.Duration{s.begin, s.end} {
+			if next := now.Add((edge - wall + week) % week); next.After(now) && next.Before(until) {
+				until = next
+			}
 		}
 	}
 	return index, until
+}
+
+// followSchedule sets the scale of the schedule, now and whenever it changes.
+func (ws *workerSet) followSchedule() {
+	s, name, now, until := ws.base, "", time.Now(), time.Time{}
+	if t := ws.timetable; t != nil {
+		var index int
+		if index, until = t.at(now); index >= 0 {
+			s, name = t.ranges[index].Scale, t.ranges[index].Time
+		}
+	}
+	ws.mu.Lock()
+	changed := name != ws.inRange
+	ws.inRange = name
+	if !ws.manual {
+		ws.setScaleLocked(s)
+	}
+	if !until.IsZero() && ws.done.Err() == nil {
+		resetTimer(&ws.scheduleTimer, until.Sub(now), ws.followSchedule)
+	}
+	ws.mu.Unlock()
+	if changed {
+		ws.log.Debug("pool: schedule", "range", name, "min", s.Min, "max", s.Max)
+	}
+	ws.wake()
+}
+
+// resetTimer sets a timer, and makes it the first time.
+func resetTimer(timer **time.Timer, after time.Duration, f func()) {
+	if *timer == nil {
+		*timer = time.AfterFunc(after, f)
+	} else {
+		(*timer).Reset(after)
+	}
 }

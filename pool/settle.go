@@ -192,7 +192,7 @@ func (a *attempt[V]) ack(ctx context.Context) error {
 // backOff retries the task after the delay of the policy. If the policy's function panics, or ends
 // the goroutine, the task gets the default delay, because it must be settled in any case.
 func (a *attempt[V]) backOff(err error) {
-	delay := Backoff{}.Delay(a.task.Attempts)
+	delay := Backoff{}.delay(a.task.Attempts)
 	defer func() {
 		if v := recover(); v != nil {
 			a.class.pool.log.Error("pool: Backoff.Func panicked", "panic", v, "stack",
@@ -200,7 +200,7 @@ func (a *attempt[V]) backOff(err error) {
 		}
 		a.retry(delay, err)
 	}()
-	delay = clamp(a.policy().Backoff.Delay(a.task.Attempts)) // nobody has checked a policy of ForTask
+	delay = clamp(a.policy().Backoff.delay(a.task.Attempts)) // nobody has checked a policy of ForTask
 }
 
 // retry retries the task after a delay, unless its time will be over then.

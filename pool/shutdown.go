@@ -58,7 +58,7 @@ func (ws *workerSet) stop() {
 	ws.cancel(ErrShutdown)
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	for _, timer := range []*time.Timer{ws.retryTimer, ws.reaper.timer, ws.scheduleClock.timer} {
+	for _, timer := range []*time.Timer{ws.retryTimer, ws.reaper.timer, ws.scheduleTimer} {
 		if timer != nil {
 			timer.Stop()
 		}
@@ -74,29 +74,14 @@ func (ws *workerSet) updateAllLocked() {
 	ws.notifyQuietLocked()
 }
 
-// AbandonedError counts the handlers and sinks that had not returned although their contexts were
-// cancelled, or whose tasks were not settled yet.
-type AbandonedError struct {
-	Running int
-	Err     error // the cause of the context of Shutdown
-}
-
-// Error returns the number of handlers and sinks.
-func (e *AbandonedError) Error() string {
-	return fmt.Sprintf("pool: %d handlers or sinks run on though they were cancelled: %v", e.Running,
-		e.Err)
-}
-
-// Unwrap returns Err.
-func (e *AbandonedError) Unwrap() error { return e.Err }
-
-// abandonedError returns an [*AbandonedError] if something still runs after Shutdown, else err.
+// abandonedError returns an [ErrAbandoned] if something still runs after Shutdown, else err.
 func (ws *workerSet) abandonedError(ctx context.Context, err error) error {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if n := ws.active - len(ws.idle) + ws.yielding + ws.backgroundCalls +
 		int(ws.senders.Load()); n > 0 {
-		return &AbandonedError{n, context.Cause(ctx)}
+		return errors.Join(fmt.Errorf("%w: %d handlers or sinks run on", ErrAbandoned, n),
+			context.Cause(ctx))
 	}
 	return err
 }
@@ -126,7 +111,7 @@ func (ws *workerSet) notInHandler(ctx context.Context, call string) error {
 // Shutdown waits for sinks as long again. Tasks whose letters no sink has taken then are in
 // Leftovers, or buried; evicted and expired ones are only in the log.
 //
-// Shutdown returns the cause of ctx if handlers had to be cancelled, and an [*AbandonedError] if
+// Shutdown returns the cause of ctx if handlers had to be cancelled, and an [ErrAbandoned] if
 // some were abandoned. If tasks are in Leftovers, which end with the process, the error is also
 // an [ErrShutdown] with their number. If the store of a queue cannot take back the pool's tasks,
 // it returns that error; call it again when the store can. Otherwise it returns nil. It may be

@@ -80,7 +80,7 @@ func (ws *workerSet) Stats() Stats {
 	for w := range ws.all {
 		w.counts.addTo(&n)
 	}
-	s := Stats{
+	return Stats{
 		Workers: ws.active, Idle: len(ws.idle), Running: ws.active - len(ws.idle), Nested: ws.yielding,
 		Prefetched: int(ws.prefetched.Load()), Unsettled: int(ws.settling.Load()),
 		Min: ws.scale.Min, Max: ws.scale.Max, Paused: ws.paused, Closed: ws.closing,
@@ -90,12 +90,8 @@ func (ws *workerSet) Stats() Stats {
 		Lost: n[EventLost].Load(), Returned: n[EventReturned].Load(), Panics: n[eventPanicked].Load(),
 		Dropped: n[EventDropped].Load(), Expired: n[EventExpired].Load(),
 		DeadLetters: n[EventDeadLetter].Load(), Leftovers: ws.leftoverCount.Load(),
-		Refused: n[EventRefused].Load(),
+		Refused: n[EventRefused].Load(), Range: ws.inRange,
 	}
-	if i := ws.scheduleClock.current; i >= 0 {
-		s.Range = ws.ranges[i].Time
-	}
-	return s
 }
 
 // Failure is a task, or an item of a FairQueue, that has failed for good.

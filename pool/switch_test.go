@@ -169,7 +169,7 @@ func TestScheduleIsLogged(t *testing.T) {
 		time.Sleep(48 * time.Hour)
 		synctest.Wait()
 		on, off := "pool: schedule range=23:00-02:00 min=1 max=2",
-			"pool: schedule range=none min=3 max=3"
+			"pool: schedule range= min=3 max=3"
 		require.Equal(t, map[slog.Level][]string{slog.LevelDebug: {on, off, on, off, on}}, out.lines)
 		end(t, ctx, p)
 	})

@@ -155,7 +155,7 @@ func (s *itemSource[K, V]) loadIsLow() bool {
 // queue.
 //
 // It returns nil if all handlers ended by themselves, the cause of ctx if they had to be
-// cancelled, and an [*AbandonedError] if some have not returned Options.AbandonAfter later. It may
+// cancelled, and an [ErrAbandoned] if some have not returned Options.AbandonAfter later. It may
 // be called several times, even at the same time, for instance with another ctx. A handler must
 // not call it, because it would wait for itself: with its context it does nothing and returns an
 // [task.ErrInvalid]. To finish the backlog first, close the queue and call Wait.

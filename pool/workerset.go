@@ -65,7 +65,8 @@ type workerSet struct {
 	idle          []*worker // workers that wait for a task, in the order of idleSince
 	toEnd         int       // how many must end because the load is low, though there is work
 	reaper        reaper
-	scheduleClock scheduleClock
+	inRange       string // Range.Time of the schedule's range in force; empty if none is
+	scheduleTimer *time.Timer
 	retryTimer    *time.Timer // retries a source that has returned an error
 
 	returning       []*worker // workers whose handlers return from Yield and wait for a place
@@ -122,7 +123,6 @@ func (ws *workerSet) start(s source) {
 	ws.outbox.set, ws.outbox.abandoned = ws, make(chan struct{})
 	ws.done, ws.markDone = context.WithCancel(context.Background())
 	ws.over, ws.markOver = context.WithCancel(context.Background())
-	ws.scheduleClock.current = -1
 	ws.all = map[*worker]struct{}{}
 	ws.followSchedule()
 }
@@ -279,10 +279,7 @@ func (ws *workerSet) recordFailure(err error) (first bool) {
 		ws.updateLocked()
 		ws.endIdleLocked(len(ws.idle))
 		return false
-	case ws.retryTimer == nil:
-		ws.retryTimer = time.AfterFunc(sourceRetry, ws.wake)
-	default:
-		ws.retryTimer.Reset(sourceRetry)
 	}
+	resetTimer(&ws.retryTimer, sourceRetry, ws.wake)
 	return !ws.failing.Swap(true)
 }
