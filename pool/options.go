@@ -206,48 +206,14 @@ func (o Options[V]) Validate() error {
 
 // complete checks the options of a Pool, and sets the defaults.
 func (o *Options[V]) complete() (*workerSettings, error) {
-	if len(o.Classes) == 0 {
-		o.Classes = []Class[V]{{}}
+	own, err := o.completeClasses()
+	if err != nil {
+		return nil, err
 	}
-	own := false
-	o.Classes = slices.Clone(o.Classes)
-	for i := range o.Classes {
-		c := &o.Classes[i]
-		if c.Weight < 0 || c.Weight > fairq.MaxWeight {
-			return nil, invalid("Options.Classes[%d].Weight is %d; the limits are 0 and %d", i, c.Weight,
-				fairq.MaxWeight)
-		}
-		if c.Capacity < 0 || c.Capacity > fairq.MaxLen {
-			return nil, invalid("Options.Classes[%d].Capacity is %d; the limits are 0 and %d", i,
-				c.Capacity, fairq.MaxLen)
-		}
-		if c.Queue != nil && c.Capacity != 0 {
-			return nil, invalid("Options.Classes[%d].Capacity is %d; it must be 0 for a "+
-				"Queue that is there already", i, c.Capacity)
-		}
-		capacity := fmt.Sprintf("Options.Classes[%d].Capacity", i)
-		if c.Capacity == 0 {
-			c.Capacity, capacity = o.Queue.Capacity, "Options.Queue.Capacity"
-		}
-		if len(o.Classes) > 1 && c.Name == "" {
-			return nil, invalid("Options.Classes[%d].Name is empty; it must not be if there are several", i)
-		}
-		for j := range i {
-			if o.Classes[j].Name == c.Name {
-				return nil, invalid("Options.Classes[%d].Name is %q, and so is that of "+
-					"Options.Classes[%d]; they must differ", i, c.Name, j)
-			}
-		}
-		own = own || c.Queue == nil
-		switch {
-		case c.Queue != nil:
-		case c.Capacity == 0 && o.WhenFull != Block && o.Queue.KeyCapacity == 0:
-			return nil, invalid("Options.Queue.Capacity is 0; with Options.WhenFull %v it must be set, "+
-				"because a queue without limit is never full", o.WhenFull)
-		case c.Capacity > 0 && o.Queue.KeyCapacity > c.Capacity:
-			return nil, invalid("Options.Queue.KeyCapacity is %d; the limit is %s, %d", o.Queue.KeyCapacity,
-				capacity, c.Capacity)
-		}
+	// lacks reports whether a queue that is not the pool's own lacks what an option needs.
+	lacks := func(has func(*task.Queue[V]) bool) bool {
+		return slices.ContainsFunc(o.Classes,
+			func(c Class[V]) bool { return c.Queue != nil && !has(c.Queue) })
 	}
 	evicts := o.Queue.WhenFull >= fairq.EvictHeaviest
 	queue := o.Queue
@@ -272,14 +238,10 @@ func (o *Options[V]) complete() (*workerSettings, error) {
 		return nil, invalid("Options.Queue has an OnEvict, OnExpire or AsIs; these are the pool's")
 	case bad != nil:
 		return nil, invalid("Options.Queue: %v", bad)
-	case o.CostUnit > 0 &&
-		slices.ContainsFunc(o.Classes,
-			func(c Class[V]) bool { return c.Queue != nil && !c.Queue.TakesCosts() }):
+	case o.CostUnit > 0 && lacks((*task.Queue[V]).TakesCosts):
 		return nil, invalid("Options.CostUnit is %v; a queue that is not the pool's own must "+
 			"have a PriorCost for that", o.CostUnit)
-	case o.Policy.InOrder &&
-		slices.ContainsFunc(o.Classes,
-			func(c Class[V]) bool { return c.Queue != nil && !c.Queue.KeepsOrder() }):
+	case o.Policy.InOrder && lacks((*task.Queue[V]).KeepsOrder):
 		return nil, invalid("Options.Policy.InOrder is true; a queue that is not the pool's own must " +
 			"have a MaxInFlightPerKey of 1 and KeepPlace for that")
 	case o.Policy.InOrder && o.Queue.MaxInFlightPerKey > 1:
@@ -287,11 +249,6 @@ func (o *Options[V]) complete() (*workerSettings, error) {
 			"Options.Policy.InOrder", o.Queue.MaxInFlightPerKey)
 	case o.Prefetch > task.MaxBatch:
 		return nil, invalid("Options.Prefetch is %d; the limit is %d", o.Prefetch, task.MaxBatch)
-	case o.Delay < 0 || o.Delay > task.MaxDuration:
-		return nil, invalid("Options.Delay is %v; the limits are 0 and %v", o.Delay, task.MaxDuration)
-	case o.DeadlineAfter < 0 || o.DeadlineAfter > task.MaxDuration:
-		return nil, invalid("Options.DeadlineAfter is %v; the limits are 0 and %v", o.DeadlineAfter,
-			task.MaxDuration)
 	case o.DeadlineAfter > 0 && o.Delay >= o.DeadlineAfter:
 		return nil, invalid("Options.Delay is %v; it must be less than Options.DeadlineAfter, %v, or "+
 			"no task would ever be started", o.Delay, o.DeadlineAfter)
@@ -305,6 +262,54 @@ func (o *Options[V]) complete() (*workerSettings, error) {
 	return o.completeCommon()
 }
 
+// completeClasses checks the classes. own reports whether any queue will be the pool's own.
+func (o *Options[V]) completeClasses() (own bool, err error) {
+	if len(o.Classes) == 0 {
+		o.Classes = []Class[V]{{}}
+	}
+	o.Classes = slices.Clone(o.Classes)
+	for i := range o.Classes {
+		c := &o.Classes[i]
+		name, capacity := fmt.Sprintf("Options.Classes[%d]", i), c.Capacity
+		from := name + ".Capacity"
+		if capacity == 0 {
+			capacity, from = o.Queue.Capacity, "Options.Queue.Capacity"
+		}
+		switch {
+		case c.Weight < 0 || c.Weight > fairq.MaxWeight:
+			return false, invalid("%s.Weight is %d; the limits are 0 and %d", name, c.Weight,
+				fairq.MaxWeight)
+		case c.Capacity < 0 || c.Capacity > fairq.MaxLen:
+			return false, invalid("%s.Capacity is %d; the limits are 0 and %d", name, c.Capacity,
+				fairq.MaxLen)
+		case c.Queue != nil && c.Capacity != 0:
+			return false, invalid("%s.Capacity is %d; it must be 0 for a Queue that is there already",
+				name, c.Capacity)
+		case len(o.Classes) > 1 && c.Name == "":
+			return false, invalid("%s.Name is empty; it must not be if there are several", name)
+		}
+		for j := range i {
+			if o.Classes[j].Name == c.Name {
+				return false, invalid("%s.Name is %q, and so is that of Options.Classes[%d]; they must "+
+					"differ", name, c.Name, j)
+			}
+		}
+		if c.Queue != nil {
+			continue
+		}
+		own, c.Capacity = true, capacity
+		if capacity == 0 && o.WhenFull != Block && o.Queue.KeyCapacity == 0 {
+			return false, invalid("Options.Queue.Capacity is 0; with Options.WhenFull %v it must be set, "+
+				"because a queue without limit is never full", o.WhenFull)
+		}
+		if capacity > 0 && o.Queue.KeyCapacity > capacity {
+			return false, invalid("Options.Queue.KeyCapacity is %d; the limit is %s, %d",
+				o.Queue.KeyCapacity, from, capacity)
+		}
+	}
+	return own, nil
+}
+
 // completeCommon is the part of complete for the workers.
 func (o *Options[V]) completeCommon() (*workerSettings, error) {
 	base := o.Scale
@@ -314,13 +319,18 @@ func (o *Options[V]) completeCommon() (*workerSettings, error) {
 	case o.Workers > 0 && (base.Min != 0 || base.Max != 0):
 		return nil, invalid("Options.Workers is %d and Options.Scale has %d to %d workers; "+
 			"one of the two must be 0", o.Workers, base.Min, base.Max)
-	case o.CostUnit < 0 || o.CostUnit > task.MaxDuration:
-		return nil, invalid("Options.CostUnit is %v; the limits are 0 and %v", o.CostUnit,
-			task.MaxDuration)
-	case o.AbandonAfter < 0:
-		return nil, invalid("Options.AbandonAfter is %v; it must be 0 or more", o.AbandonAfter)
-	case o.Policy.Timeout < 0:
-		return nil, invalid("the Timeout is %v; it must be 0 or more", o.Policy.Timeout)
+	}
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"CostUnit", o.CostUnit}, {"Delay", o.Delay}, {"DeadlineAfter", o.DeadlineAfter},
+		{"AbandonAfter", o.AbandonAfter}, {"Policy.Timeout", o.Policy.Timeout},
+	} {
+		if d.value < 0 || d.value > task.MaxDuration {
+			return nil, invalid("Options.%s is %v; the limits are 0 and %v", d.name, d.value,
+				task.MaxDuration)
+		}
 	}
 	if base.Min == 0 && base.Max == 0 {
 		base.Max = cmp.Or(o.Workers, runtime.GOMAXPROCS(0))

@@ -144,9 +144,9 @@ func TestOptionErrors(t *testing.T) {
 			"Min must not be greater": {
 			Scale: pool.Scale{Max: pool.MaxWorkers + 1},
 		},
-		"Options.Scale: IdleTimeout is -1ns; it must be 0 or more": {Scale: pool.Scale{IdleTimeout: -1}},
-		"Options.AbandonAfter is -1ns; it must be 0 or more":       {AbandonAfter: -1},
-		"the Timeout is -1ns; it must be 0 or more":                {Policy: pool.Policy{Timeout: -1}},
+		"Options.Scale: IdleTimeout is -1ns; it must be 0 or more":         {Scale: pool.Scale{IdleTimeout: -1}},
+		"Options.AbandonAfter is -1ns; the limits are 0 and 876000h0m0s":   {AbandonAfter: -1},
+		"Options.Policy.Timeout is -1ns; the limits are 0 and 876000h0m0s": {Policy: pool.Policy{Timeout: -1}},
 		"Options.Policy.Backoff.Max is 1s; it must be 0 or at least Base, which is 1m0s": {
 			Policy: pool.Policy{Backoff: pool.Backoff{Base: time.Minute, Max: time.Second}},
 		},
