@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
-	"slices"
 	"sync"
 	"time"
 
@@ -377,57 +376,4 @@ func (l *ledger) away(f func()) {
 		}
 	}()
 	f()
-}
-
-// checkContext checks whether the context of a handler is done for a good reason.
-func (l *ledger) checkContext(ctx context.Context, t *task.Task[*chore], began time.Time) {
-	if slow := t.Payload.class.slow; slow != nil && ctx.Err() == nil {
-		time.Sleep(3*slow.takes + 1) // a first call does not know immediately
-	}
-	err := ctx.Err() // asked first, for that may change
-	cause, now := context.Cause(ctx), time.Now()
-	limit := l.options.Policy.Timeout
-	moody := t.Payload.class.fails() // then nothing may have reported the lost lease
-	switch {
-	case cause == nil:
-		if err != nil || limit > 0 && now.Sub(began) > limit || !t.Info().Until.IsZero() &&
-			now.After(t.Info().Until) && !moody {
-			l.Errorf("a context lives after %v, with a timeout of %v and a lease until %v", now.Sub(began),
-				limit, t.Info().Until.Sub(began))
-		}
-	case errors.Is(cause, pool.ErrTimeout):
-		if limit == 0 || now.Sub(began) < limit {
-			l.Errorf("a context has timed out after %v, with a timeout of %v", now.Sub(began), limit)
-		}
-	case errors.Is(cause, pool.ErrDeadline):
-		if now.Before(t.Info().Deadline) {
-			l.Errorf("a context has ended before its deadline")
-		}
-	case errors.Is(cause, task.ErrLeaseLost):
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		c := t.Payload
-		// by an earlier attempt
-		deleted := c.put.TTR > 0 &&
-			slices.ContainsFunc(c.plan, func(a act) bool { return a.how == "delete" })
-		if !c.class.closed && !l.abandoned && !deleted &&
-			(t.Info().Until.IsZero() || now.Before(t.Info().Until)) {
-			l.Errorf("a lease was lost: %v", c)
-		}
-	default:
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if !errors.Is(cause, pool.ErrShutdown) || !l.forced {
-			l.Errorf("a context has ended because of %v", cause)
-		}
-	}
-}
-
-// isRefusal reports whether Submit may return such an error.
-func (l *ledger) isRefusal(c *chore) bool {
-	err := c.err
-	return errors.Is(err, fairq.ErrFull) || errors.Is(err, pool.ErrShutdown) ||
-		errors.Is(err, context.DeadlineExceeded) ||
-		errors.Is(err, context.Canceled) || errors.Is(err, pool.ErrWouldWait) ||
-		errors.Is(err, task.ErrClosed) && (c.class.closed || c.waits)
 }

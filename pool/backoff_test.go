@@ -118,39 +118,6 @@ func TestDelayZeroValueAndExtremes(t *testing.T) {
 
 func minutes(n int) time.Duration { return time.Duration(n) * time.Minute }
 
-// TestDelaySpreads checks that each tenth of the range has as many delays.
-func TestDelaySpreads(t *testing.T) {
-	for name, c := range map[string]struct {
-		b         Backoff
-		n         int
-		low, high time.Duration
-	}{
-		"full":          {Backoff{Jitter: FullJitter}, 4, 0, 8 * time.Second},
-		"full, longest": {Backoff{Jitter: FullJitter, Max: longest}, 99, 0, longest},
-		"half":          {Backoff{Jitter: HalfJitter}, 4, 4 * time.Second, 8 * time.Second},
-		"decorrelated":  {Backoff{Jitter: Decorrelated}, 1, time.Second, 3 * time.Second},
-		"decorrelated, at": {
-			Backoff{Jitter: Decorrelated, Max: 2 * time.Second},
-			9, time.Second,
-			2 * time.Second,
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			const draws = 20_000
-			var tenths [10]int
-			for range draws {
-				d := c.b.delay(c.n)
-				require.True(t, c.low <= d && d <= c.high, "%v is not in %v to %v", d, c.low, c.high)
-				tenths[min(int(10*float64(d-c.low)/float64(c.high-c.low)), 9)]++
-			}
-			for _, count := range tenths {
-				// seven times the standard deviation
-				require.InDelta(t, draws/10, count, 300, "%v", tenths)
-			}
-		})
-	}
-}
-
 // TestDelayReachesItsEnds has ranges of a few nanoseconds; both ends must occur.
 func TestDelayReachesItsEnds(t *testing.T) {
 	for _, c := range []struct {

@@ -152,26 +152,3 @@ func TestOwnCapacity(t *testing.T) {
 		end(t, ctx, p)
 	})
 }
-
-// TestPrioritiesWithinAClass has urgent tasks of a class, which are only urgent there.
-func TestPrioritiesWithinAClass(t *testing.T) {
-	inBubble(t, func(t *testing.T, ctx context.Context) {
-		g := newGate()
-		p := openFunc(t, g.handle, pool.Options[int]{
-			Workers: 1, Classes: []pool.Class[int]{{Name: "0"}, {Name: "1"}}, Strict: true,
-		})
-		p.Pause()
-		for i := range 4 {
-			_, err := p.Put(ctx, "a", i, pool.PutOptions{PutOptions: task.PutOptions{
-				Priority: 10 - i,
-			}, Class: strconv.Itoa(i / 2)})
-			require.NoError(t, err)
-		}
-		p.Resume()
-		synctest.Wait()
-		g.let(4)
-		_, started := g.now()
-		require.Equal(t, []int{1, 0, 3, 2}, started)
-		end(t, ctx, p)
-	})
-}

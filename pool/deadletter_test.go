@@ -170,26 +170,6 @@ func TestSinkThatFails(t *testing.T) {
 	}
 }
 
-// TestWithoutSink has tasks that fail for good: the pool's own queue forgets them, another one
-// buries them.
-func TestWithoutSink(t *testing.T) {
-	inBubble(t, func(t *testing.T, ctx context.Context) {
-		fail := func(context.Context, *task.Task[int]) error { return pool.Permanent(errNo) }
-		own := openFunc(t, fail, pool.Options[int]{Workers: 1})
-		q := openQueue[int](t, nil)
-		other := openNew(t, q, fail, pool.Options[int]{Workers: 1})
-		for i, p := range []*pool.Pool[int]{own, other} {
-			require.EqualError(t, p.Do(ctx, "a", 1, pool.PutOptions{}), "no")
-			synctest.Wait()
-			s, err := p.Queue("").Stats(ctx)
-			require.NoError(t, err)
-			require.Equal(t, [2]int{i, i}, [2]int{s.Buried, s.Len()})
-			require.Equal(t, uint64(1), p.Stats().Failed)
-			end(t, ctx, p)
-		}
-	})
-}
-
 // TestLateLetterRefused has a sink that refuses the letter of a task past its time, which cannot
 // be buried. It gets one letter, with the error of the handler, and the log has the rest.
 func TestLateLetterRefused(t *testing.T) {

@@ -206,83 +206,6 @@ func testDelayAndDeadline(t *testing.T, r *rand.Rand, own bool) {
 	require.NoError(t, p.Shutdown(t.Context()))
 }
 
-// TestDelayBeyondDeadline has the delay, or that of a retry, end just before the deadline, at the
-// same time, and later.
-func TestDelayBeyondDeadline(t *testing.T) {
-	for _, fails := range []bool{false, true} {
-		for _, more := range []time.Duration{-1, 0, 1} {
-			inBubble(t, func(t *testing.T, ctx context.Context) {
-				var box mailbox[int]
-				starts := 0
-				p := openFunc(t, func(context.Context, *task.Task[int]) error {
-					starts++
-					return errNo
-				}, pool.Options[int]{
-					Workers: 1, DeadLetters: box.sink, Policy: pool.Policy{
-						MaxAttempts: 2, Backoff: pool.Backoff{Base: time.Minute + more, Max: time.Minute + more},
-					},
-				})
-				options := pool.PutOptions{PutOptions: task.PutOptions{
-					Deadline: time.Now().Add(time.Minute),
-				}}
-				want := 1
-				if fails {
-					want = 2
-				} else {
-					options.Delay = time.Minute + more
-				}
-				_, err := p.Put(ctx, "a", 1, options)
-				require.NoError(t, err)
-				time.Sleep(time.Hour)
-				synctest.Wait()
-				if more >= 0 {
-					want--
-				}
-				require.Equal(t, want, starts)
-				require.Len(t, box.all(), 1)
-				reason := pool.ReasonDeadline
-				if fails && more < 0 {
-					reason = pool.ReasonFailed
-				}
-				require.Equal(t, reason, box.all()[0].Reason)
-				end(t, ctx, p)
-			})
-		}
-	}
-}
-
-// TestExpiredTaskFreesItsPlace has producers who wait for room in a queue whose tasks are delayed,
-// ready or buried.
-func TestExpiredTaskFreesItsPlace(t *testing.T) {
-	inBubble(t, func(t *testing.T, ctx context.Context) {
-		var box mailbox[int]
-		p := openFunc(t, newGate().handle,
-			pool.Options[int]{Workers: 1, Queue: task.Options[int]{Capacity: 3}, DeadLetters: box.sink})
-		p.Pause()
-		begin := time.Now()
-		for i := range 3 {
-			_, err := p.Put(ctx, "a", i, pool.PutOptions{PutOptions: task.PutOptions{
-				Delay: time.Duration(i%2) * time.Hour, Deadline: begin.Add(time.Duration(i+1) * time.Minute),
-			}})
-			require.NoError(t, err)
-		}
-		for i := range 3 {
-			require.NoError(t, p.Submit(ctx, "b", 3+i))
-			require.Equal(t, time.Duration(i+1)*time.Minute, time.Since(begin))
-			synctest.Wait()
-			require.Len(t, box.all(), i+1)
-			letter := box.all()[i]
-			require.Equal(t, i, letter.Payload)
-			require.Equal(t, pool.ReasonDeadline, letter.Reason)
-			require.Equal(t, pool.ErrDeadline, letter.Err)
-			require.Equal(t, time.Now(), letter.At)
-		}
-		require.Equal(t, [2]uint64{3, 3}, [2]uint64{p.Stats().Expired, p.Stats().DeadLetters})
-		require.NoError(t, p.Shutdown(ctx))
-		require.Len(t, box.all(), 6)
-	})
-}
-
 // TestContextEnds has handlers that run until their context is done.
 func TestContextEnds(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -357,25 +280,6 @@ func TestContextEnds(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestLeaseThatIsExtended has a handler that takes longer than its lease was to last.
-func TestLeaseThatIsExtended(t *testing.T) {
-	inBubble(t, func(t *testing.T, ctx context.Context) {
-		p := openNew(t, openQueue(t, &task.Options[int]{TTR: time.Minute}),
-			func(ctx context.Context, tk *task.Task[int]) error {
-				require.NoError(t, ctx.Err())
-				for range 10 {
-					time.Sleep(30 * time.Second)
-					require.NoError(t, tk.Touch(ctx, 30*time.Second))
-				}
-				return ctx.Err()
-			}, pool.Options[int]{Workers: 1})
-		require.NoError(t, p.Do(ctx, "a", 1, pool.PutOptions{}))
-		synctest.Wait()
-		require.Equal(t, [2]uint64{1, 0}, [2]uint64{p.Stats().Succeeded, p.Stats().Lost})
-		require.NoError(t, p.Shutdown(ctx))
-	})
 }
 
 // TestTimeoutOfItsOwn has a handler whose own context has timed out, which is no matter of the

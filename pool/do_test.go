@@ -55,22 +55,6 @@ func TestDoFollows(t *testing.T) {
 	}
 }
 
-// TestDoOfAnotherProcess fails in another process, so only the text of the error remains.
-func TestDoOfAnotherProcess(t *testing.T) {
-	inBubble(t, func(t *testing.T, ctx context.Context) {
-		q := openQueue[int](t, nil)
-		there := openNew(t, q,
-			func(context.Context, *task.Task[int]) error { return pool.Permanent(errNo) },
-			pool.Options[int]{Workers: 1})
-		here := openNew(t, q, nothing, pool.Options[int]{Workers: 1})
-		here.Pause()
-		err := here.Do(ctx, "a", 1, pool.PutOptions{})
-		require.Equal(t, &task.Error{Message: "no"}, err)
-		end(t, ctx, here)
-		end(t, ctx, there)
-	})
-}
-
 // TestDoAfterShutdown waits for a task of a queue that goes on without the pool.
 func TestDoAfterShutdown(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {

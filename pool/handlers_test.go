@@ -5,41 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"strconv"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/pool"
 	"github.com/fairq/fairq/task"
 )
-
-// TestMaxInFlightPerKey has more workers than two keys may use.
-func TestMaxInFlightPerKey(t *testing.T) {
-	inBubble(t, func(t *testing.T, ctx context.Context) {
-		g := newGate()
-		var left [2]atomic.Int32 // tasks of a key that have not ended
-		p := openFunc(t, func(ctx context.Context, t *task.Task[int]) error {
-			defer left[t.Payload%2].Add(-1)
-			return g.handle(ctx, t)
-		}, pool.Options[int]{Workers: 8, Queue: task.Options[int]{MaxInFlightPerKey: 2}})
-		for n := range 10 {
-			left[n%2].Add(1)
-			require.NoError(t, p.Submit(ctx, strconv.Itoa(n%2), n))
-		}
-		synctest.Wait()
-		for range 10 {
-			require.EqualValues(t, min(2, left[0].Load())+min(2, left[1].Load()), p.Stats().Running)
-			g.let(1)
-		}
-		end(t, ctx, p)
-	})
-}
 
 //go:noinline
 func panicHere(v any) { panic(v) }
@@ -165,41 +140,6 @@ func TestMux(t *testing.T) {
 		require.EqualError(t, pool.Mux[int]{}.Handle(ctx, tk),
 			`pool: invalid: there is no handler for kind "other"`)
 		require.ErrorIs(t, p.Shutdown(ctx), pool.ErrShutdown)
-	})
-}
-
-// TestTransit has two pools in line; the second one is slow and small, and slows the first one.
-func TestTransit(t *testing.T) {
-	inBubble(t, func(t *testing.T, ctx context.Context) {
-		g := newGate()
-		next := openQueue(t, &task.Options[int]{Capacity: 2})
-		second := openNew(t, next, func(ctx context.Context, tk *task.Task[int]) error {
-			assert.Equal(t, [4]any{"alice", "mail", 3, 4},
-				[4]any{tk.Key, tk.Kind, tk.Priority, tk.Info().MaxAttempts})
-			return g.handle(ctx, tk)
-		}, pool.Options[int]{Workers: 1})
-		first := openFunc(t, pool.Transit(next),
-			pool.Options[int]{Workers: 1, Queue: task.Options[int]{Capacity: 2}, WhenFull: pool.Reject})
-		options := pool.PutOptions{PutOptions: task.PutOptions{
-			Kind: "mail", Priority: 3, MaxAttempts: 4,
-		}}
-		put := 0
-		for range 10 {
-			if _, err := first.Put(ctx, "alice", put, options); err == nil {
-				put++
-			}
-			synctest.Wait()
-		}
-		// 1 runs and 1 is queued in the second, 1 waits for room and 2 are queued in the first
-		require.Equal(t, 5, put)
-		for done := range 5 {
-			require.Equal(t, uint64(min(2+done, 5)), first.Stats().Succeeded)
-			g.let(1)
-		}
-		_, started := g.now()
-		require.Equal(t, []int{0, 1, 2, 3, 4}, started)
-		end(t, ctx, first)
-		require.NoError(t, second.Shutdown(ctx))
 	})
 }
 

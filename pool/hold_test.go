@@ -240,50 +240,6 @@ func doInOrder(t *testing.T, ctx context.Context,
 	require.EqualValues(t, keys*tasks-failedForGood, s.Succeeded)
 }
 
-// A task that fails holds up its key alone, for as long as the backoff says, and after its last
-// attempt the key goes on.
-func TestInOrderBackoff(t *testing.T) {
-	inBubble(t, func(t *testing.T, ctx context.Context) {
-		begin := time.Now()
-		var log []string
-		p := openFunc(t, func(_ context.Context, tk *task.Task[int]) error {
-			log = append(log, fmt.Sprintf("%s%d %v", tk.Key, tk.Payload, time.Since(begin)))
-			if tk.Key == "bad" && tk.Payload == 1 {
-				return errNo
-			}
-			return nil
-		}, pool.Options[int]{Workers: 1, Policy: pool.Policy{InOrder: true, MaxAttempts: 3}})
-		for i := range 3 {
-			require.NoError(t, p.Submit(ctx, "bad", i))
-			require.NoError(t, p.Submit(ctx, "good", i))
-		}
-		require.NoError(t, p.StopAndWait(ctx))
-		require.Equal(t, []string{
-			"bad0 0s", "good0 0s", "bad1 0s", "good1 0s", "good2 0s", "bad1 1s", "bad1 3s", "bad2 3s",
-		}, log)
-		require.EqualValues(t, 1, p.Stats().Failed)
-	})
-}
-
-// The key of a task that has failed goes on when somebody deletes the task.
-func TestInOrderDeleted(t *testing.T) {
-	inBubble(t, func(t *testing.T, ctx context.Context) {
-		q, _ := openDatabase(t, time.Millisecond, inOrder)
-		p := openNew(t, q, func(_ context.Context, tk *task.Task[int]) error {
-			return []error{errNo, nil}[tk.Payload]
-		}, pool.Options[int]{Policy: pool.Policy{InOrder: true, Backoff: pool.Backoff{Base: time.Hour}}})
-		for i := range 2 {
-			require.NoError(t, p.Submit(ctx, "a", i))
-		}
-		time.Sleep(time.Minute)
-		require.Zero(t, p.Stats().Succeeded)
-		require.NoError(t, q.Delete(ctx, 1))
-		time.Sleep(time.Second)
-		require.EqualValues(t, 1, p.Stats().Succeeded)
-		end(t, ctx, p)
-	})
-}
-
 // A policy of ForTask that says InOrder, where the queue does not keep the order, is an error.
 func TestInOrderWithoutOrder(t *testing.T) {
 	for _, o := range []task.Options[int]{{}, {MaxInFlightPerKey: 1}, *inOrder} {

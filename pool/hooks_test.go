@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/pool"
 	"github.com/fairq/fairq/task"
 )
@@ -125,39 +124,5 @@ func TestHooksThatFail(t *testing.T) {
 		default:
 			require.NoError(t, <-result)
 		}
-	})
-}
-
-// TestHooksOfItemsThatFail is TestHooksThatFail for a FairQueue: a failed item has its letter.
-func TestHooksOfItemsThatFail(t *testing.T) {
-	hooks := []string{"scaled", "started", "succeeded", "failed", "dead letter", "DeadLetters", "Log"}
-	forHooks(t, hooks, func(t *testing.T, ctx context.Context, hook string, exits bool,
-		call func(string),
-	) {
-		var box mailbox[int]
-		q := fairq.New(func(int) int { return 0 }, nil)
-		o := pool.WorkersOptions[int]{
-			Workers: 1, Logger: quiet, Observer: brokenObserver(call),
-			DeadLetters: func(ctx context.Context, l *pool.DeadLetter[int]) error {
-				call("DeadLetters")
-				return box.sink(ctx, l)
-			},
-		}
-		if hook == "Log" && !exits {
-			o.Logger = slog.New(brokenLog{})
-		}
-		w := pool.NewWorkers(q, fails, &o)
-		for i := range 3 {
-			require.NoError(t, q.Push(i))
-		}
-		require.NoError(t, w.Wait(ctx))
-		require.NoError(t, w.Shutdown(ctx))
-		failed := 2
-		if hook == "started" && exits {
-			failed = 3
-		}
-		require.Equal(t, [2]int{3 - failed, failed},
-			[2]int{int(w.Stats().Succeeded), int(w.Stats().Failed)})
-		require.Len(t, box.all(), map[bool]int{false: failed}[hook == "DeadLetters"])
 	})
 }

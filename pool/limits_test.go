@@ -66,24 +66,3 @@ func below(n int) func(int) task.Filter {
 		return f
 	}
 }
-
-// A filter that panics is logged, and the last one stays.
-func TestFilterThatPanics(t *testing.T) {
-	inBubble(t, func(t *testing.T, ctx context.Context) {
-		broken := false
-		p := openFunc(t, nothing, pool.Options[int]{Workers: 1, Filter: func(int) task.Filter {
-			if broken {
-				panic("broken")
-			}
-			broken = true
-			return task.Filter{Kinds: []string{"x"}}
-		}})
-		for _, kind := range []string{"y", "x"} {
-			_, err := p.Put(ctx, "a", 0, pool.PutOptions{PutOptions: task.PutOptions{Kind: kind}})
-			require.NoError(t, err)
-		}
-		synctest.Wait()
-		require.EqualValues(t, 1, p.Stats().Succeeded)
-		requireLeft(t, p, p.Shutdown(ctx), 1)
-	})
-}

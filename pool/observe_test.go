@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -212,27 +211,5 @@ func TestLog(t *testing.T) {
 		require.Contains(t, out.lines[slog.LevelDebug],
 			"pool: shut down succeeded=98 failed=2 retried=2 returned=0 letters=0 leftovers=0")
 		require.Empty(t, out.lines[slog.LevelInfo])
-	})
-}
-
-// TestLogOfForcedShutdown has counts of cancelled and remaining tasks.
-func TestLogOfForcedShutdown(t *testing.T) {
-	inBubble(t, func(t *testing.T, ctx context.Context) {
-		out := &records{lines: map[slog.Level][]string{}}
-		p := openFunc(t, newGate().handle, pool.Options[int]{Workers: 2, Logger: slog.New(out)})
-		for i := range 5 {
-			require.NoError(t, p.Submit(ctx, "a", i))
-		}
-		synctest.Wait()
-		soon, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
-		require.Error(t, p.Shutdown(soon))
-		require.Equal(t, []string{"pool: handlers are cancelled running=2 nested=0"},
-			out.lines[slog.LevelWarn])
-		require.Empty(t, out.lines[slog.LevelInfo])
-		require.Contains(t, out.lines[slog.LevelDebug], "pool: shutting down workers=2 idle=0 nested=0")
-		require.Contains(t, out.lines[slog.LevelDebug],
-			"pool: shut down succeeded=0 failed=0 retried=0 returned=2 letters=0 leftovers=5")
-		require.Equal(t, uint64(5), p.Stats().Leftovers)
 	})
 }

@@ -99,12 +99,6 @@ func TestOptionErrors(t *testing.T) {
 		"Options.Queue: task: Options.KeyCapacity is -1; it must be 0 to 536870912": {
 			Queue: task.Options[int]{KeyCapacity: -1},
 		},
-		"Options.Queue: task: Options.MaxInFlightPerKey is -1; it must be 0 to 536870912": {
-			Queue: task.Options[int]{MaxInFlightPerKey: -1},
-		},
-		"Options.Queue: task: Options.Quantum is -1; it must be 0 to 4194304": {
-			Queue: task.Options[int]{Quantum: -1},
-		},
 		"Options.Queue has an OnEvict, OnExpire or AsIs; these are the pool's": {
 			Queue: task.Options[int]{AsIs: true},
 		},
@@ -124,11 +118,8 @@ func TestOptionErrors(t *testing.T) {
 			Delay: task.MaxDuration + 1,
 		},
 		"Options.DeadlineAfter is -1ns; the limits are 0 and 876000h0m0s": {DeadlineAfter: -1},
-		"Options.Queue: task: Options.CountKeys is -1; it must be 0 to 536870912": {
-			Queue: task.Options[int]{CountKeys: -1},
-		},
-		"Options.Workers is -1; the limits are 0 and 1048576":      {Workers: -1},
-		"Options.Workers is 1048577; the limits are 0 and 1048576": {Workers: pool.MaxWorkers + 1},
+		"Options.Workers is -1; the limits are 0 and 1048576":             {Workers: -1},
+		"Options.Workers is 1048577; the limits are 0 and 1048576":        {Workers: pool.MaxWorkers + 1},
 		"Options.Workers is 3 and Options.Scale has 0 to 4 workers; one of the two must be 0": {
 			Workers: 3, Scale: pool.Scale{Max: 4},
 		},

@@ -2,6 +2,7 @@ package pool_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -90,5 +91,31 @@ func TestLeaseOfLetter(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, [3]int{0, 3, 3}, [3]int{s.Len(), int(s.Takes), int(p.Stats().Failed)})
 		end(t, ctx, p)
+	})
+}
+
+// TestLetterWhoseTaskStays has a store that is away from the moment on at which the sink takes a
+// letter. Shutdown says so, and the task is in its queue when the store is back.
+func TestLetterWhoseTaskStays(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		q, db := openDatabase[int](t, time.Millisecond, nil)
+		var away atomic.Bool
+		db.fails = func(string) bool { return away.Load() }
+		p := openNew(t, q, func(context.Context, *task.Task[int]) error { return pool.Permanent(errNo) },
+			pool.Options[int]{
+				Workers:     1,
+				DeadLetters: func(context.Context, *pool.DeadLetter[int]) error { away.Store(true); return nil },
+			})
+		putMany(t, q, 1, task.PutOptions{})
+		time.Sleep(time.Second)
+		soon, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		require.ErrorIs(t, p.Shutdown(soon), pool.ErrAbandoned)
+		require.Equal(t, [2]uint64{1, 1}, [2]uint64{p.Stats().DeadLetters, p.Stats().Lost})
+		away.Store(false)
+		require.NoError(t, p.Shutdown(ctx))
+		s, err := q.Stats(ctx)
+		require.NoError(t, err)
+		require.Equal(t, [2]int{1, 0}, [2]int{s.Ready, s.Taken})
 	})
 }

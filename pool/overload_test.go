@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -89,28 +88,6 @@ func TestWhenFull(t *testing.T) {
 	}
 }
 
-// TestKeyCapacity has a key that fills its share, and another key, which does not wait for it.
-func TestKeyCapacity(t *testing.T) {
-	inBubble(t, func(t *testing.T, ctx context.Context) {
-		g := newGate()
-		p := openFunc(t, g.handle,
-			pool.Options[int]{Workers: 1, Queue: task.Options[int]{Capacity: 10, KeyCapacity: 2}})
-		for i := range 3 { // the first one runs
-			require.NoError(t, p.Submit(ctx, "flood", i))
-			synctest.Wait()
-		}
-		blocked := make(chan error, 1)
-		go func() { blocked <- p.Submit(ctx, "flood", 3) }()
-		synctest.Wait()
-		require.NoError(t, p.Submit(ctx, "other", 4))
-		require.Empty(t, blocked)
-		g.let(1)
-		require.NoError(t, <-blocked)
-		g.let(4)
-		end(t, ctx, p)
-	})
-}
-
 // TestWhatCannotBeDropped has a failing sink: Submit returns its error, or the log has it.
 func TestWhatCannotBeDropped(t *testing.T) {
 	for name, sink := range map[string]pool.Sink[int]{
@@ -184,36 +161,6 @@ func TestSinkThatSubmits(t *testing.T) {
 		err := <-result
 		require.ErrorIs(t, err, pool.ErrShutdown)
 		require.ErrorIs(t, err, fairq.ErrFull)
-	})
-}
-
-// TestSubmitThatWaits counts what a Submit that waits allocates, with the attempt at its task.
-func TestSubmitThatWaits(t *testing.T) {
-	ctx := context.Background()
-	var p *pool.Pool[int]
-	p = openFunc(t, func(context.Context, *task.Task[int]) error {
-		for s, err := p.Queue("").Stats(ctx); err == nil && s.WaitingPut == 0 && !p.Stats().Closed; s,
-			err = p.Queue("").Stats(ctx) {
-			runtime.Gosched()
-		}
-		return nil
-	}, pool.Options[int]{Workers: 1, Queue: task.Options[int]{Capacity: 1}})
-	require.LessOrEqual(t, testing.AllocsPerRun(1000, func() { _ = p.Submit(ctx, "a", 1) }), 7.0)
-	requireLeft(t, p, p.Shutdown(ctx), 1)
-}
-
-// TestSubmitInOwnTransaction submits to a full queue in a transaction. Submit does not wait,
-// because the transaction might lock the tasks whose end would make room.
-func TestSubmitInOwnTransaction(t *testing.T) {
-	inBubble(t, func(t *testing.T, ctx context.Context) {
-		q, _ := openDatabase(t, 0, &task.Options[int]{Capacity: 1})
-		p := openNew(t, q, nothing, pool.Options[int]{Workers: 1})
-		p.Pause()
-		require.NoError(t, p.Submit(ctx, "a", 1))
-		tx := context.WithValue(context.Background(), ownTx{}, true)
-		require.ErrorIs(t, p.Submit(tx, "a", 2), fairq.ErrFull)
-		p.Resume()
-		end(t, ctx, p)
 	})
 }
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/pool"
 	"github.com/fairq/fairq/task"
 )
@@ -129,30 +128,4 @@ func TestWaitBesideShutdown(t *testing.T) {
 			t.Fatal("Wait goes on")
 		}
 	}
-}
-
-// It also ends if Shutdown has abandoned a handler, which still runs.
-func TestWaitForAbandoned(t *testing.T) {
-	inBubble(t, func(t *testing.T, ctx context.Context) {
-		leave := make(chan error)
-		deaf := func(context.Context, int) error { return <-leave }
-		p := pool.Func(func(ctx context.Context, _ *task.Task[int]) error { return deaf(ctx, 0) },
-			&pool.Options[int]{Logger: quiet})
-		q := fairq.New(func(int) int { return 0 }, nil)
-		w := pool.NewWorkers(q, deaf, &pool.WorkersOptions[int]{Logger: quiet})
-		require.NoError(t, p.Submit(ctx, "a", 1))
-		require.NoError(t, q.Push(1))
-		over, cancel := context.WithCancel(ctx)
-		cancel()
-		for _, of := range []interface {
-			Wait(context.Context) error
-			Shutdown(context.Context) error
-		}{p, w} {
-			waited := later(func() error { return of.Wait(ctx) })
-			require.ErrorIs(t, of.Shutdown(over), pool.ErrAbandoned)
-			require.ErrorIs(t, <-waited, pool.ErrShutdown)
-			require.ErrorIs(t, of.Wait(ctx), pool.ErrShutdown)
-		}
-		close(leave)
-	})
 }

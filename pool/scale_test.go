@@ -257,24 +257,6 @@ func TestBusyWorkersAreLetGo(t *testing.T) {
 	})
 }
 
-// TestBusyWorkersOfUnlimitedQueue has workers that are all busy, while nothing waits.
-func TestBusyWorkersOfUnlimitedQueue(t *testing.T) {
-	forRigs(t, 1, func(t *testing.T, _ *rand.Rand,
-		open func(*testing.T, int, pool.Options[int]) *rig,
-	) {
-		rig := open(t, 0, pool.Options[int]{Scale: pool.Scale{Min: 1, Max: 3}})
-		for i := range 3 {
-			require.NoError(t, rig.submit(t.Context(), i))
-		}
-		time.Sleep(3 * time.Minute)
-		require.Equal(t, 3, rig.stats().Workers)
-		rig.let(1) // this one has been asked to leave
-		require.Equal(t, 2, rig.stats().Workers)
-		rig.let(2)
-		require.NoError(t, rig.end(t.Context()))
-	})
-}
-
 // switches returns the runtime's count of goroutine runs. The runtime counts one run in eight.
 func switches() (n uint64) {
 	s := []metrics.Sample{{Name: "/sched/latencies:seconds"}}
@@ -308,91 +290,6 @@ func TestIdlePoolSleeps(t *testing.T) {
 			require.NoError(t, rig.end(t.Context()))
 		})
 	}
-}
-
-// TestWorkersThatWaitArePreferred shows that a pool with idle workers starts no others, and uses
-// the last busy worker, so that the others can end.
-func TestWorkersThatWaitArePreferred(t *testing.T) {
-	forRigs(t, 1, func(t *testing.T, _ *rand.Rand,
-		open func(*testing.T, int, pool.Options[int]) *rig,
-	) {
-		rig := open(t, 0, pool.Options[int]{Scale: pool.Scale{Max: 10, IdleTimeout: time.Minute}})
-		for i := range 10 {
-			require.NoError(t, rig.submit(t.Context(), i))
-		}
-		synctest.Wait()
-		rig.let(10)
-		time.Sleep(time.Second) // so that one is busy when the others have been idle for a minute
-		for range 13 {
-			require.NoError(t, rig.submit(t.Context(), 0))
-			synctest.Wait()
-			time.Sleep(5 * time.Second)
-			rig.let(1)
-			require.Positive(t, rig.stats().Workers)
-		}
-		require.Equal(t, 1, rig.stats().Workers)
-		require.NoError(t, rig.end(t.Context()))
-	})
-}
-
-// TestMaxCanBeReached offers more tasks than a queue has room for, whether running tasks count in
-// it or not.
-func TestMaxCanBeReached(t *testing.T) {
-	for _, own := range []bool{true, false} {
-		inBubble(t, func(t *testing.T, ctx context.Context) {
-			g := newGate()
-			o := pool.Options[int]{Scale: pool.Scale{Min: 1, Max: 50}}
-			var p *pool.Pool[int]
-			if own {
-				o.Queue.Capacity = 100
-				p = openFunc(t, g.handle, o)
-			} else {
-				p = openNew(t, openQueue(t, &task.Options[int]{Capacity: 100}), g.handle, o)
-			}
-			refused := 0
-			for n := range 1000 {
-				if _, err := p.TrySubmit(ctx, "a", n, pool.PutOptions{}); err != nil {
-					refused++
-				}
-				synctest.Wait()
-			}
-			running, _ := g.now()
-			require.Equal(t, 50, running)
-			require.Equal(t, map[bool]int{true: 850, false: 900}[own], refused)
-			g.let(1000 - refused)
-			end(t, ctx, p)
-		})
-	}
-}
-
-// TestWhatCountsAsLoad: tasks that no worker could take are no load, and producers that wait for
-// the capacity of their key are.
-func TestWhatCountsAsLoad(t *testing.T) {
-	inBubble(t, func(t *testing.T, ctx context.Context) {
-		g := newGate()
-		p := openFunc(t, g.handle, pool.Options[int]{
-			Scale: pool.Scale{Min: 1, Max: 2}, Queue: task.Options[int]{Capacity: 8, KeyCapacity: 4},
-		})
-		workers := func(n int) {
-			t.Helper()
-			synctest.Wait()
-			require.Equal(t, n, p.Stats().Workers)
-		}
-		for n := range 4 {
-			_, err := p.Put(ctx, "b", n, pool.PutOptions{PutOptions: task.PutOptions{Delay: time.Hour}})
-			require.NoError(t, err)
-		}
-		for n := range 3 { // one runs, and two are ready, with room for 4
-			require.NoError(t, p.Submit(ctx, "a", n))
-			workers(1)
-		}
-		later(func() error { return p.Submit(ctx, "b", 0) })
-		workers(2)
-		g.let(3)
-		time.Sleep(time.Hour)
-		g.let(5)
-		end(t, ctx, p)
-	})
 }
 
 // TestMaxCanBeReachedBesideDelayed fills a queue with delayed tasks, which no worker could do, and

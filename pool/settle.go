@@ -267,6 +267,9 @@ func (a *attempt[V]) endBy(
 	lost := p.settleUntil(ctx, &a.task, until,
 		func(ctx context.Context) error { return end(ctx, err) })
 	if lost != nil {
+		if p.sink != nil && p.storeCtx.Err() != nil {
+			p.unsettled.Add(1)
+		}
 		a.lost(lost)
 		return false
 	}

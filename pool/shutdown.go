@@ -78,9 +78,10 @@ func (ws *workerSet) updateAllLocked() {
 func (ws *workerSet) abandonedError(ctx context.Context, err error) error {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	if n := ws.active - len(ws.idle) + ws.yielding + ws.backgroundCalls +
-		int(ws.senders.Load()); n > 0 {
-		return errors.Join(fmt.Errorf("%w: %d handlers or sinks run on", ErrAbandoned, n),
+	n := ws.active - len(ws.idle) + ws.yielding + ws.backgroundCalls + int(ws.senders.Load())
+	if unsettled := ws.unsettled.Swap(0); n+int(unsettled) > 0 {
+		n += int(unsettled)
+		return errors.Join(fmt.Errorf("%w: %d handlers, sinks or letters", ErrAbandoned, n),
 			context.Cause(ctx))
 	}
 	return err

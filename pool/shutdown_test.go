@@ -13,7 +13,6 @@ import (
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/pool"
 	"github.com/fairq/fairq/task"
-	"github.com/fairq/fairq/task/memory"
 )
 
 // later calls f in a goroutine, and returns where its result will be.
@@ -22,38 +21,6 @@ func later(f func() error) <-chan error {
 	go func() { result <- f() }()
 	synctest.Wait()
 	return result
-}
-
-// TestGracefulShutdown finishes running tasks, and leaves the rest in a queue of one's own.
-func TestGracefulShutdown(t *testing.T) {
-	inBubble(t, func(t *testing.T, ctx context.Context) {
-		g, q := newGate(), openQueue[int](t, nil)
-		before := goroutines()
-		p := openNew(t, q, g.handle, pool.Options[int]{Workers: 3})
-		for i := range 10 {
-			require.NoError(t, p.Submit(ctx, "a", i))
-		}
-		synctest.Wait()
-		result := later(func() error { return p.Shutdown(ctx) })
-		again := later(func() error { return p.Shutdown(ctx) })
-		require.True(t, p.Stats().Closed)
-		require.Equal(t, pool.ErrShutdown, p.Submit(ctx, "a", 10))
-		begin := switches()
-		time.Sleep(1000 * time.Hour)
-		require.Less(t, switches()-begin, uint64(20)) // nobody looks whether it is over
-		g.let(2)
-		require.Empty(t, result)
-		g.let(1)
-		require.NoError(t, <-result)
-		require.NoError(t, <-again)
-		require.NoError(t, p.Shutdown(ctx))
-		require.Equal(t, before, goroutines())
-		s, err := q.Stats(ctx)
-		require.NoError(t, err)
-		require.Equal(t, [3]int{7, 0, 7}, [3]int{s.Ready, s.Taken, s.Len()})
-		require.Equal(t, uint64(3), p.Stats().Succeeded)
-		require.Empty(t, p.Leftovers())
-	})
 }
 
 // TestEscalation cancels the handlers when the time of Shutdown is over. Their tasks are handed
@@ -106,37 +73,6 @@ func TestEscalation(t *testing.T) {
 	})
 }
 
-// TestImpatientShutdown has a context that is done already, and another that is done while a
-// second call waits.
-func TestImpatientShutdown(t *testing.T) {
-	for _, patient := range []bool{false, true} {
-		inBubble(t, func(t *testing.T, ctx context.Context) {
-			p := openFunc(t, newGate().handle, pool.Options[int]{Workers: 2})
-			for i := range 5 {
-				require.NoError(t, p.Submit(ctx, "a", i))
-			}
-			synctest.Wait()
-			var first <-chan error
-			if patient {
-				first = later(func() error { return p.Shutdown(ctx) })
-			}
-			done, cancel := context.WithCancel(ctx)
-			cancel()
-			err := p.Shutdown(done)
-			require.ErrorIs(t, err, context.Canceled)
-			requireLeft(t, p, err, 5)
-			if patient {
-				requireLeft(t, p, <-first, 5)
-			}
-			require.Equal(t, uint64(2), p.Stats().Returned)
-			require.Zero(t, goroutines())
-			err = p.Shutdown(done)
-			require.NotErrorIs(t, err, context.Canceled) // there is nothing left to cancel
-			requireLeft(t, p, err, 5)
-		})
-	}
-}
-
 // TestAbandoned has handlers that ignore their context. Their tasks are handed back, and their
 // later results are ignored.
 func TestAbandoned(t *testing.T) {
@@ -163,7 +99,7 @@ func TestAbandoned(t *testing.T) {
 			require.ErrorIs(t, err, pool.ErrAbandoned)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			require.EqualError(t, err,
-				"pool: abandoned: 3 handlers or sinks run on\ncontext deadline exceeded")
+				"pool: abandoned: 3 handlers, sinks or letters\ncontext deadline exceeded")
 			s, err := q.Stats(ctx)
 			require.NoError(t, err)
 			require.Equal(t, 4, s.Ready)
@@ -200,35 +136,6 @@ func TestShutdownOfItems(t *testing.T) {
 		require.Equal(t, [2]uint64{1, 1}, [2]uint64{w.Stats().Succeeded, w.Stats().Failed})
 		require.Zero(t, goroutines())
 	})
-}
-
-// TestQueueThatEnds closes or drops the queue under a pool: its workers end.
-func TestQueueThatEnds(t *testing.T) {
-	for name, stop := range map[string]func(*task.Queue[int], context.Context) error{
-		"close": (*task.Queue[int]).Close,
-		"drop":  func(q *task.Queue[int], ctx context.Context) error { return q.Drop(ctx) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, ctx context.Context) {
-				g := newGate()
-				q, err := task.Open[int](ctx, new(memory.Store), "q", nil)
-				require.NoError(t, err)
-				p := openNew(t, q, g.handle, pool.Options[int]{Workers: 2})
-				for i := range 3 {
-					require.NoError(t, p.Submit(ctx, "a", i))
-				}
-				synctest.Wait()
-				require.NoError(t, stop(q, ctx))
-				synctest.Wait()
-				require.Zero(t, goroutines()) // the contexts of the handlers were done
-				require.Equal(t, [2]uint64{2, 2},
-					[2]uint64{p.Stats().Started, p.Stats().Cancelled + p.Stats().Lost})
-				require.Zero(t, p.Stats().Workers)
-				require.Error(t, p.Submit(ctx, "a", 4))
-				require.NoError(t, p.Shutdown(ctx))
-			})
-		})
-	}
 }
 
 // TestWait is about its context, and about what it waits for.

@@ -188,59 +188,6 @@ func TestStopAndWaitInTime(t *testing.T) {
 	}
 }
 
-// TestWaitForLetters has a sink that takes its time, for tasks that were dropped, evicted or have
-// expired. Wait waits for it.
-func TestWaitForLetters(t *testing.T) {
-	for _, queue := range []fairq.WhenFull{fairq.Reject, fairq.EvictOldest, fairq.EvictHeaviest} {
-		inBubble(t, func(t *testing.T, ctx context.Context) {
-			var box mailbox[int]
-			p := openFunc(t, newGate().handle, pool.Options[int]{
-				Workers: 1, Queue: task.Options[int]{Capacity: 2, WhenFull: queue}, WhenFull: pool.DropNew,
-				DeadlineAfter: time.Minute,
-				DeadLetters: func(ctx context.Context, l *pool.DeadLetter[int]) error {
-					time.Sleep(time.Hour)
-					return box.sink(ctx, l)
-				},
-			})
-			p.Pause()
-			for i := range 4 {
-				go func() { _ = p.Submit(ctx, []string{"a", "a", "b", "c"}[i], i) }()
-				synctest.Wait()
-			}
-			require.NoError(t, p.Wait(ctx))
-			require.Len(t, box.all(), 4)
-			require.Equal(t, uint64(4), p.Stats().DeadLetters)
-			end(t, ctx, p)
-		})
-	}
-}
-
-// A pool that is paused at the moment when a task succeeds does not start another one.
-func TestPauseWhenSucceeded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx := t.Context()
-		var p *pool.Pool[int]
-		done := 0
-		p = pool.Func(func(context.Context, *task.Task[int]) error { done++; return nil },
-			&pool.Options[int]{
-				Workers: 1, Observer: on(pool.EventSucceeded, func(pool.Event[int]) { p.Pause() }),
-			})
-		p.Pause()
-		for i := range 3 {
-			require.NoError(t, p.Submit(ctx, "a", i))
-		}
-		for want := 1; want <= 3; want++ {
-			p.Resume()
-			synctest.Wait()
-			require.Equal(t, want, done)
-			s, err := p.Queue("").Stats(ctx)
-			require.NoError(t, err)
-			require.Equal(t, [2]int{3 - want, 0}, [2]int{s.Ready, s.Taken})
-		}
-		require.NoError(t, p.Shutdown(ctx))
-	})
-}
-
 // slowStats is a Store that takes a second to count its tasks.
 type slowStats struct{ memory.Store }
 

@@ -10,11 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/pool"
-	"github.com/fairq/fairq/task"
 )
 
 // cycles runs f that often, each time with random numbers of its own, on all processors.
@@ -83,7 +80,7 @@ func checkEnded(t *testing.T, errs []error, s pool.Stats) {
 	}
 }
 
-// TestNewWorkersCycles does the same with FairQueues.
+// TestNewWorkersCycles shuts workers down at any moment, in real time, and accounts for each item.
 func TestNewWorkersCycles(t *testing.T) {
 	cycles(t, 70_000, func(t *testing.T, r *rand.Rand) {
 		var all sync.WaitGroup
@@ -139,51 +136,4 @@ func TestNewWorkersCycles(t *testing.T) {
 			t.Errorf("%d items accepted, %d done, %d left, %+v", accepted.Load(), done.Load(), left, s)
 		}
 	})
-}
-
-// TestWorkersAreFound submits tasks at the same time that wait for each other, to pools with as
-// many workers; some workers must start first. If one is forgotten, all wait forever.
-func TestWorkersAreFound(t *testing.T) {
-	rounds := 3000
-	if testing.Short() {
-		rounds = 300
-	}
-	for _, filter := range []func(int) task.Filter{nil, below(3)} {
-		var met atomic.Pointer[sync.WaitGroup]
-		p := pool.Func(func(context.Context, *task.Task[int]) error {
-			all := met.Load()
-			all.Done()
-			all.Wait()
-			return nil
-		}, &pool.Options[int]{Logger: quiet, Scale: pool.Scale{Max: 3}, Filter: filter})
-		for round := range rounds {
-			all := new(sync.WaitGroup)
-			all.Add(3)
-			met.Store(all)
-			require.NoError(t, p.SetWorkers(0, 1+round%2))
-			for i := range 3 {
-				go func() {
-					if err := p.Submit(t.Context(), "a", i); err != nil {
-						t.Error(err)
-					}
-				}()
-			}
-			go func() {
-				p.Pause()
-				p.Resume()
-			}()
-			require.NoError(t, p.SetWorkers(0, 3))
-			found := make(chan struct{})
-			go func() {
-				all.Wait()
-				close(found)
-			}()
-			select {
-			case <-found:
-			case <-time.After(time.Minute):
-				t.Fatalf("nobody takes a task: %+v", p.Stats())
-			}
-		}
-		require.NoError(t, p.Shutdown(t.Context()))
-	}
 }

@@ -2,7 +2,6 @@ package pool_test
 
 import (
 	"context"
-	"log/slog"
 	"math/rand/v2"
 	"testing"
 	"testing/synctest"
@@ -150,27 +149,6 @@ func TestPause(t *testing.T) {
 		require.Equal(t, 5, p.Stats().Running)
 		require.False(t, p.Stats().Paused)
 		g.let(9)
-		end(t, ctx, p)
-	})
-}
-
-// TestScheduleIsLogged has a line for each switch, and one for the range that applies from the
-// start.
-func TestScheduleIsLogged(t *testing.T) {
-	inBubble(t, func(t *testing.T, ctx context.Context) {
-		out := &records{lines: map[slog.Level][]string{}}
-		p := openFunc(t, newGate().handle,
-			pool.Options[int]{Workers: 3, Logger: slog.New(out), Schedule: pool.Schedule{
-				Location: time.UTC, Ranges: []pool.Range{{
-					Time:  "23:00-02:00",
-					Scale: pool.Scale{Min: 1, Max: 2},
-				}},
-			}})
-		time.Sleep(48 * time.Hour)
-		synctest.Wait()
-		on, off := "pool: schedule range=23:00-02:00 min=1 max=2",
-			"pool: schedule range= min=3 max=3"
-		require.Equal(t, map[slog.Level][]string{slog.LevelDebug: {on, off, on, off, on}}, out.lines)
 		end(t, ctx, p)
 	})
 }
