@@ -25,7 +25,9 @@ func conserve(t *testing.T, seed uint64) {
 	const producers, items, keys = 6, 800, 5
 	var out [producers * items]atomic.Int32 // how often each item came out
 	take := func(item int) { out[item].Add(1) }
-	o := Options[int, int]{Capacity: 2 + int(seed>>3&1)*5, TrackWait: seed%3 == 0}
+	o := Options[int, int]{
+		Capacity: 2 + int(seed>>3&1)*5, TrackWait: seed%3 == 0, ShareTime: seed%5 > 2,
+	}
 	if seed&2 != 0 {
 		o.KeyCapacity = 1 + o.Capacity/4
 	}
@@ -37,6 +39,13 @@ func conserve(t *testing.T, seed uint64) {
 		o.OnEvict = func(_, item int) { take(item) }
 	}
 	q := New(func(item int) int { return item % keys }, &o)
+	deliver := func(item int) {
+		if take(item); o.ShareTime {
+			if err := q.Done(item); err != nil {
+				t.Error(err)
+			}
+		}
+	}
 	impatient := func(r *rand.Rand) (context.Context, context.CancelFunc) {
 		if r.IntN(2) == 0 {
 			return t.Context(), func() {}
@@ -81,16 +90,18 @@ func conserve(t *testing.T, seed uint64) {
 				switch r.IntN(6) {
 				case 0:
 					if item, ok := q.Pop(); ok {
-						take(item)
+						deliver(item)
 					}
 				case 1:
 					for _, item := range batch[:q.PopBatch(batch)] {
-						take(item)
+						deliver(item)
 					}
 				case 2:
 					if err := q.Check(); err != nil {
 						t.Error(err)
 					}
+					q.Upcoming(3)
+					q.Snapshot()
 					if r.IntN(20) == 0 {
 						for _, item := range append(q.RemoveKey(r.IntN(keys)), q.Drain()...) {
 							take(item)
@@ -101,7 +112,7 @@ func conserve(t *testing.T, seed uint64) {
 					item, err := q.PopWait(ctx)
 					cancel()
 					if err == nil {
-						take(item)
+						deliver(item)
 					} else if errors.Is(err, ErrClosed) {
 						return
 					}
@@ -116,6 +127,9 @@ func conserve(t *testing.T, seed uint64) {
 	require.Zero(t, s.Len+s.WaitingPop+s.WaitingPush)
 	require.Equal(t, s.Pushed, s.Popped+s.Removed+s.Evicted+s.Drained)
 	require.NoError(t, q.Check())
+	for key := range keys {
+		require.Error(t, q.Done(key), "nothing is held")
+	}
 	for i := range out {
 		want := int32(0)
 		if accepted[i] {

@@ -165,8 +165,6 @@ func (q *Queue[K, V]) reportCost(k *itemKey[K], cost int64) error {
 	case cost < 0:
 		return fmt.Errorf("%w: it is %d for an item of key %#v that is done; it must not be negative",
 			ErrCost, cost, k.key)
-	case q.len == 0:
-		q.beginCosts()
 	}
 	if q.costs.oneTurn { // otherwise the fields take effect when the queue is empty
 		q.settle(k, min(cost, MaxCost)-int64(k.cost))

@@ -1,7 +1,6 @@
 package fairq
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -262,25 +261,6 @@ func TestCostOutOfRange(t *testing.T) {
 		&Options[string, string]{Quantum: 1, Cost: func(string) int64 { return 0 }})
 	require.ErrorContains(t, free.Push("a\x1b"), `it is 0 for an item of key "a\x1b"; the limits`)
 
-	o.Cost = func(item costly) int64 {
-		if item.cost == 13 {
-			panic("unlucky")
-		}
-		return 1
-	}
-	q = New(func(item costly) int { return item.key }, &o)
-	for _, push := range []func(item costly){
-		func(item costly) { _ = q.Push(item) },
-		func(item costly) { _, _ = q.Add(item) },
-		func(item costly) { _, _ = q.PushBatch([]costly{good, item}) },
-		func(item costly) { _ = q.PushWait(context.Background(), item) },
-	} {
-		require.Panics(t, func() { push(costly{1, 13}) })
-		require.Zero(t, q.Len())
-		require.NoError(t, q.Check())
-	}
-	require.NoError(t, q.Push(good))
-
 	for _, quantum := range []int64{-1, 0, MaxQuantum + 1} {
 		want := fmt.Sprintf("fairq: Queue.Quantum is %d; with costs, the limits are 1 and MaxQuantum, "+
 			"4194304", quantum)
@@ -327,12 +307,12 @@ func TestChangingCost(t *testing.T) {
 	require.NoError(t, q.check())
 }
 
-// After any change at any time the queue keeps its invariants, and each key's items leave in
-// order.
+// After any change of costs or weights at any time the queue keeps its invariants, and each key's
+// items leave in order.
 func TestChangingCostAtRandom(t *testing.T) {
 	for seed := range uint64(60) {
 		random := rand.New(rand.NewPCG(seed, 8))
-		q := Queue[int, int]{}
+		q := Queue[int, int]{Weight: func(int) int { return 1 + random.IntN(4) }}
 		queued, next := map[int][]int{}, 0
 		for range 300 {
 			key := random.IntN(4)
@@ -345,10 +325,16 @@ func TestChangingCostAtRandom(t *testing.T) {
 				}
 			case n == 1 && q.SettleCosts:
 				q.ReportCost(key, random.IntN(100), random.Int64N(50))
-			case n == 2 && len(queued[key]) > 0:
-				item, _ := q.RemoveOldest(key)
-				require.Equal(t, queued[key][0], item)
-				queued[key] = queued[key][1:]
+			case n == 2 && q.Len() > 0:
+				last, item, ok := 0, 0, false
+				if random.IntN(2) == 0 {
+					key, item, ok = q.Evict()
+					last = len(queued[key]) - 1
+				} else if item, ok = q.RemoveOldest(key); !ok {
+					continue
+				}
+				require.Equal(t, []any{queued[key][last], true}, []any{item, ok})
+				queued[key] = slices.Delete(queued[key], last, last+1)
 			case n < 6:
 				next++
 				q.Push(key, next)
@@ -379,6 +365,8 @@ func TestReportCostErrors(t *testing.T) {
 	})
 	require.ErrorIs(t, q.ReportCost(1, -1), ErrCost)
 	require.NoError(t, q.ReportCost(3, 7), "it was never seen")
+	require.NoError(t, q.ReportCost(4, 0))
+	require.EqualValues(t, 1, q.queue.keys.count, "a key without a debt is not remembered")
 	require.Panics(t, func() { new(Queue[int, int]).ReportCost(1, 1, 5) })
 }
 

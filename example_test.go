@@ -187,20 +187,22 @@ func ExampleFairQueue_Add() {
 	// false
 }
 
+// A Snapshot has the rest of the round, and the items behind it. It can be printed, and marshalled to
+// JSON.
 func ExampleFairQueue_Snapshot() {
-	q := fairq.New(byUser, nil)
-	_, _ = q.PushBatch([]job{{"alice", "1"}, {"bob", "1"}, {"alice", "2"}, {"alice", "3"}})
+	q := fairq.New(func(job string) string { return job[:1] }, nil)
+	_, _ = q.PushBatch([]string{"a1", "b1", "a2", "a3"})
 	q.Pop()
 	s := q.Snapshot()
-	fmt.Println("rest of the round:", s.Round)
-	fmt.Println("behind it:", s.Queues)
-	for user, j := range s.Order() {
-		fmt.Print(user, j.name, " ")
+	fmt.Println(s)
+	for user, job := range s.Order() {
+		fmt.Print(user, " ", job, ", ")
 	}
+	text, err := json.Marshal(s)
+	fmt.Println(string(text), err)
 	// Output:
-	// rest of the round: [{bob 1}]
-	// behind it: map[alice:[{alice 2} {alice 3}]]
-	// bob1 alice2 alice3
+	// {Round:[b1] Queues:map[a:[a2 a3]]}
+	// b b1, a a2, a a3, {"round":["b1"],"queues":{"a":["a2","a3"]}} <nil>
 }
 
 func ExampleFairQueue_KeyStats() {
@@ -263,19 +265,6 @@ func ExampleFairQueue_KeyStats_service() {
 	// Output:
 	// hog: {Served:3 Refused:15 Evicted:0 Cost:0}
 	// small: {Served:1 Refused:0 Evicted:0 Cost:0}
-}
-
-// A Snapshot can be printed, and marshalled to JSON.
-func ExampleSnapshot() {
-	q := fairq.New(func(job string) string { return job[:1] }, nil)
-	_, _ = q.PushBatch([]string{"a1", "a2", "a3", "b1", "c1"})
-	q.Pop()
-	fmt.Println(q.Snapshot())
-	text, err := json.Marshal(q.Snapshot())
-	fmt.Println(string(text), err)
-	// Output:
-	// {Round:[b1 c1] Queues:map[a:[a2 a3]]}
-	// {"round":["b1","c1"],"queues":{"a":["a2","a3"]}} <nil>
 }
 
 // These workers exist only while there is an item.

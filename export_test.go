@@ -14,7 +14,11 @@ func (q *FairQueue[K, V]) Check() error {
 			return err
 		}
 	}
+	limit := q.fastLimit
+	q.setFastLimitLocked()
 	switch {
+	case q.fastLimit != limit:
+		return fmt.Errorf("pushes are fast below %d items, not %d", q.fastLimit, limit)
 	case q.consumers.len > 0 && (q.queue.ready() > 0 || q.closed && q.queue.len == 0):
 		return fmt.Errorf("%d consumers wait though %d items of %d may be taken", q.consumers.len,
 			q.queue.ready(), q.queue.len)

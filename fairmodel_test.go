@@ -22,6 +22,7 @@ type fairModel struct {
 	byKey      map[int]Counts
 	done       map[int]outcome   // of the calls that wait or have waited, by their number
 	since      map[int]time.Time // when each item was pushed
+	waits      map[int]Histogram // by key, since it had no items
 	taken      []int             // the delivered items that have not ended
 }
 
@@ -37,7 +38,7 @@ func newFairModel(o Options[float64, int], weights map[int]int, p pricing) *fair
 		producers:  newModel(weights, pricing{}),
 		keyBlocked: newModel(weights, pricing{}),
 		keyOf:      map[int]int{}, byKey: map[int]Counts{}, done: map[int]outcome{},
-		since: map[int]time.Time{},
+		since: map[int]time.Time{}, waits: map[int]Histogram{},
 	}
 	if s, ok := m.turns.(*shared); ok {
 		s.rule.MaxHeld = o.MaxInFlightPerKey
@@ -58,12 +59,20 @@ func (m *fairModel) full() bool { return m.len() >= m.o.Capacity }
 
 // keyFull reports whether a key with n items may have no more.
 func (m *fairModel) keyFull(key, n int) bool {
-	if 0 < m.o.KeyCapacity && m.o.KeyCapacity < m.o.Capacity && n >= m.o.KeyCapacity {
-		return true
+	limit := m.limit(key)
+	return limit < m.o.Capacity && n >= limit
+}
+
+// limit returns how many items a key may have now.
+func (m *fairModel) limit(key int) int {
+	limit := m.o.Capacity
+	if m.o.KeyCapacity > 0 {
+		limit = m.o.KeyCapacity
 	}
-	free := m.o.Capacity - m.len()
-	return m.o.WhenFull == RejectOverShare && n > 0 && n >= max(1, m.weights[key])*(free-1) &&
-		m.o.Capacity > 1
+	if m.o.WhenFull == RejectOverShare {
+		limit = min(limit, max(1, m.weight(key)*(m.o.Capacity-m.len()-1)))
+	}
+	return limit
 }
 
 // makeRoom makes room for an item of a key, by an eviction if it must, or returns an error.
@@ -112,6 +121,9 @@ func (m *fairModel) letIn(key int) {
 }
 
 func (m *fairModel) enter(item int) {
+	if m.keyLen(m.keyOf[item]) == 0 {
+		delete(m.waits, m.keyOf[item])
+	}
 	m.push(m.keyOf[item], item)
 	m.since[item] = time.Now()
 	m.counts.Pushed++
@@ -140,16 +152,22 @@ func (m *fairModel) handOver() {
 
 // offer is Push.
 func (m *fairModel) offer(item int) error {
-	if err := m.makeRoom(m.keyOf[item]); err != nil {
-		if !m.closed {
-			m.counts.Refused++
-			m.countKey(item, Counts{Refused: 1})
-		}
+	key := m.keyOf[item]
+	err := m.makeRoom(key)
+	switch {
+	case err == nil:
+		m.enter(item)
+		m.pushed()
+		return nil
+	case m.closed:
 		return err
 	}
-	m.enter(item)
-	m.pushed()
-	return nil
+	m.counts.Refused++
+	m.countKey(item, Counts{Refused: 1})
+	if err == ErrKeyFull {
+		return &FullError{Len: m.keyLen(key), Limit: m.limit(key), PerKey: true}
+	}
+	return &FullError{Len: m.len(), Limit: m.o.Capacity}
 }
 
 // pushWait is PushWait. The call has returned when done has its number.
@@ -244,6 +262,9 @@ func (m *fairModel) take() int {
 	m.counts.CostServed += m.knownCost(item)
 	m.countKey(item, Counts{Served: 1, Cost: m.knownCost(item)})
 	m.counts.Wait.Add(time.Since(m.since[item]))
+	wait := m.waits[m.keyOf[item]]
+	wait.Add(time.Since(m.since[item]))
+	m.waits[m.keyOf[item]] = wait
 	return item
 }
 
@@ -324,6 +345,7 @@ func (m *fairModel) stats() (s Stats, keys map[int]KeyStat[float64]) {
 			if age := time.Since(m.since[t.item]); m.o.TrackWait {
 				k.OldestAge = max(k.OldestAge, age)
 				s.OldestAge = max(s.OldestAge, age)
+				k.Wait = m.waits[t.key]
 			}
 			keys[t.key] = k
 		}

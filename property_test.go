@@ -227,58 +227,6 @@ func TestBoundsAreTight(t *testing.T) {
 	require.Equal(t, "BAAB", order)
 }
 
-// TestFloodGivesWay: a key that floods a full queue takes nothing from the others. Light keys,
-// which have at most their share of it queued, are never refused and never evicted.
-func TestFloodGivesWay(t *testing.T) {
-	for seed := range uint64(10) {
-		random := rand.New(rand.NewPCG(seed, 4))
-		const capacity, light = 60, 5
-		q := New(func(key int) int { return key }, &Options[int, int]{
-			Capacity: capacity, WhenFull: EvictHeaviest,
-			OnEvict: func(key, _ int) { require.Zero(t, key, "only the flooding key is evicted") },
-		})
-		for range 3000 {
-			_ = q.Push(0)
-			_ = q.Push(0)
-			if key := 1 + random.IntN(light); q.KeyLen(key) < capacity/(light+1)-2 {
-				require.NoError(t, q.Push(key))
-			}
-			q.Pop()
-		}
-		require.Equal(t, capacity-1, q.Len())
-		require.NotZero(t, q.Stats().Evicted)
-	}
-}
-
-// Weights may change from push to push.
-func TestChangingWeights(t *testing.T) {
-	for seed := range uint64(100) {
-		random := rand.New(rand.NewPCG(seed, 5))
-		q := Queue[int, int]{Weight: func(int) int { return 1 + random.IntN(4) }}
-		var tickets []Ticket
-		for i := range 300 {
-			switch random.IntN(5) {
-			case 0:
-				q.Pop()
-			case 1:
-				if len(tickets) > 0 {
-					q.Remove(tickets[random.IntN(len(tickets))])
-				}
-			case 2:
-				switch random.IntN(12) {
-				case 0, 1, 2:
-					q.Evict()
-				case 3:
-					q.EvictOldest()
-				}
-			default:
-				tickets = append(tickets, q.Add(random.IntN(4), i))
-			}
-			require.NoError(t, q.check(), "seed %d", seed)
-		}
-	}
-}
-
 // A queue whose length swings about the end of a chunk does not allocate each time.
 func TestNoChurn(t *testing.T) {
 	for start := chunkSlots - 60; start < chunkSlots+20; start += 5 {
@@ -373,18 +321,20 @@ func TestSpike(t *testing.T) {
 	}
 }
 
-// A table frees chunks without keys, and their cost accounts.
-func TestCostsOfKeysThatAreGone(t *testing.T) {
+// A table frees chunks without keys, with their accounts and shares.
+func TestAccountsOfKeysThatAreGone(t *testing.T) {
 	var table keyTable[int]
 	for key := range 3 * chunkSlots {
-		table.beginCost(table.insert(key, hashOf(key)))
+		slot := table.insert(key, hashOf(key))
+		table.beginCost(slot)
+		table.shares.reach(slot)
 	}
 	for key := range 3 * chunkSlots {
 		slot := table.find(key, hashOf(key)).slot
 		table.remove(slot)
 	}
 	require.Equal(t, 1, table.slots.chunkCount)
-	require.False(t, table.costs.strays(&table.slots))
+	require.False(t, table.costs.strays(&table.slots) || table.shares.strays(&table.slots))
 }
 
 // The table separates keys with the same hash, and a key with another hash in the same bucket.

@@ -26,8 +26,8 @@ type driver struct {
 }
 
 // drive decodes data to settings, from the first two bytes, and to calls, and makes these.
-func drive(t testing.TB, data []byte) {
-	if len(data) < 2 {
+func drive(t *testing.T, data []byte) {
+	if len(data) < 2 || len(data) > 300 {
 		return
 	}
 	p, data := pricings[int(data[0])%len(pricings)], data[1:]
@@ -260,12 +260,5 @@ func FuzzQueue(f *testing.F) {
 	f.Add([]byte{3, 0x31, 2, 10, 2, 4, 4, 18, 4, 4, 7})
 	f.Add([]byte{4, 0x53, 2, 2, 2, 2, 2, 10, 10, 6, 30, 62, 4, 4, 4, 255, 7})
 	f.Add([]byte{8, 0x00, 0, 0, 4, 5, 0, 8, 0, 4, 0, 7, 5, 0, 0, 8, 13, 245, 8})
-	f.Fuzz(drive2)
-}
-
-func drive2(t *testing.T, data []byte) {
-	if len(data) > 300 {
-		return
-	}
-	drive(t, data)
+	f.Fuzz(drive)
 }

@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -131,67 +130,6 @@ func TestMaxInFlightPerKey(t *testing.T) {
 			require.NoError(t, both[1].Done("H"))
 			require.Len(t, both[1].Drain(), both[1].Stats().Len+int(both[1].Stats().Drained))
 		})
-	}
-}
-
-// TestShareTimeStress: with many goroutines at once nothing is lost, delivered twice, or in hand
-// at the end.
-func TestShareTimeStress(t *testing.T) {
-	const producers, each, keys = 4, 2000, 20
-	var evicted, delivered atomic.Int64
-	q := fairq.New(func(n int) int { return n % keys }, &fairq.Options[int, int]{
-		ShareTime: true, Capacity: 50, WhenFull: fairq.EvictHeaviest,
-		OnEvict: func(int, int) { evicted.Add(1) },
-	})
-	var seen [producers * each]atomic.Int32
-	var in, out sync.WaitGroup
-	var removed atomic.Int64
-	for p := range producers {
-		in.Go(func() {
-			for i := range each {
-				n := p*each + i
-				if ticket, err := q.Add(n); err != nil {
-					require.NoError(t, q.PushWait(t.Context(), n))
-				} else if i%7 == 0 {
-					if _, ok := q.Remove(ticket); ok {
-						removed.Add(1)
-					}
-				}
-				switch i % 100 {
-				case 50:
-					removed.Add(int64(len(q.RemoveKey(i % keys))))
-				case 75:
-					q.Upcoming(10)
-					q.Snapshot()
-				}
-			}
-		})
-	}
-	take := func(n int) {
-		delivered.Add(1)
-		require.EqualValues(t, 1, seen[n].Add(1))
-	}
-	out.Go(func() {
-		for n := range q.All(context.Background()) {
-			take(n)
-		}
-	})
-	out.Go(func() {
-		batch := make([]int, 5)
-		for !q.Stats().Closed {
-			for _, n := range batch[:q.PopBatch(batch)] {
-				take(n)
-				require.NoError(t, q.Done(n))
-			}
-			runtime.Gosched()
-		}
-	})
-	in.Wait()
-	q.Close()
-	out.Wait()
-	require.EqualValues(t, producers*each, delivered.Load()+removed.Load()+evicted.Load())
-	for key := range keys {
-		require.Error(t, q.Done(key))
 	}
 }
 

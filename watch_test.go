@@ -177,6 +177,7 @@ func (w *watched) step() {
 
 // check finds out which watches have become due.
 func (w *watched) check() {
+	require.NoError(w, w.q.Check())
 	s := w.q.Stats()
 	require.EqualValues(w, w.inside.Load(), s.WaitingPush+s.WaitingPop,
 		"who does not wait any more is in no line")
