@@ -187,8 +187,8 @@ func ExampleFairQueue_Add() {
 	// false
 }
 
-// A Snapshot has the rest of the round, and the items behind it. It can be printed, and marshalled to
-// JSON.
+// A Snapshot has the rest of the round, and the items behind it. It can be printed, and marshalled
+// to JSON.
 func ExampleFairQueue_Snapshot() {
 	q := fairq.New(func(job string) string { return job[:1] }, nil)
 	_, _ = q.PushBatch([]string{"a1", "b1", "a2", "a3"})

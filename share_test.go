@@ -20,8 +20,8 @@ func shares(capacity int, weights []int) *fairq.FairQueue[int, int] {
 	})
 }
 
-// m keys that flood the queue each hold one part in m + 1, and one part stays free. To fill it takes
-// keys whose weights, each plus 1, have a product of the capacity, without the lightest.
+// m keys that flood the queue each hold one part in m + 1, and one part stays free. To fill it
+// takes keys whose weights, each plus 1, have a product of the capacity, without the lightest.
 func TestShareOfFloods(t *testing.T) {
 	for _, capacity := range []int{30, 128, 1000, 4096} {
 		for floods := 1; floods <= 6; floods++ {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/task"
 	"github.com/fairq/fairq/task/memory"
 )
@@ -208,28 +207,6 @@ func ExampleConsumer() {
 	// mailer: false
 	// urgent: an alarm attempt 1
 	// urgent: false
-}
-
-// A key that floods the queue leaves room to the others, and the counters name it.
-func ExampleQueue_KeyStats() {
-	ctx := context.Background()
-	tasks, _ := task.Open(ctx, new(memory.Store), "work", &task.Options[string]{
-		Capacity: 10, WhenFull: fairq.RejectOverShare, CountKeys: 100,
-	})
-	for range 20 {
-		_, _ = tasks.Put(ctx, "hog", "", task.PutOptions{})
-	}
-	_, err := tasks.Put(ctx, "small", "", task.PutOptions{})
-	fmt.Println(err)
-	_, _ = tasks.TakeBatch(ctx, 4)
-	keys, _ := tasks.KeyStats(ctx, 10, fairq.ByServed)
-	for _, k := range keys {
-		fmt.Printf("%s: %+v\n", k.Key, k.Total)
-	}
-	// Output:
-	// <nil>
-	// hog: {Served:3 Refused:15 Evicted:0 Cost:0}
-	// small: {Served:1 Refused:0 Evicted:0 Cost:0}
 }
 
 // Keys share tokens, not tasks: while a book is translated page by page, a chat goes on.

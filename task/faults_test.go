@@ -35,45 +35,32 @@ func fill(t *testing.T, q *Queue[int], key string, n int, o PutOptions) {
 	}
 }
 
-// A hook that panics, even while its caller waits in line, harms only that call.
+// A hook that panics ends its call with an error that names it, and harms no other call.
 func TestHooksThatPanic(t *testing.T) {
 	oops := errors.New("oops")
 	panics := true
-	weight := func(string) int {
-		if panics {
-			panic(oops)
-		}
-		return 1
-	}
-	evict := func(*Task[int]) { panic(oops) }
 	bubble(t, &Options[int]{
-		Capacity: 2, WhenFull: fairq.EvictHeaviest, OnEvict: evict, Weight: weight,
+		Capacity: 2, WhenFull: fairq.EvictHeaviest, OnEvict: func(*Task[int]) { panic(oops) },
+		Weight: func(string) int {
+			if panics {
+				panic(oops)
+			}
+			return 1
+		},
 	}, func(ctx context.Context, q *Queue[int]) {
-		id, err := q.Put(ctx, "a", 1, PutOptions{})
+		_, err := q.Put(ctx, "a", 1, PutOptions{})
 		require.ErrorIs(t, err, ErrPanic)
 		require.ErrorIs(t, err, oops)
-		require.Zero(t, id)
 		panics = false
 		fill(t, q, "a", 2, PutOptions{})
-		id, err = q.Put(ctx, "b", 1, PutOptions{}) // evicts an a
+		id, err := q.Put(ctx, "b", 1, PutOptions{}) // evicts an a
 		var p *PanicError
 		require.ErrorAs(t, err, &p)
 		require.Equal(t, "Options.OnEvict", p.Func)
 		require.NoError(t, q.Delete(ctx, id))
-		fill(t, q, "a", 1, PutOptions{})
-		waiting := make(chan error)
-		go func() {
-			_, err := q.PutWait(ctx, "a", 1, PutOptions{})
-			waiting <- err
-		}()
-		synctest.Wait()
-		one, err := q.Take(ctx)
-		require.NoError(t, err)
-		require.NoError(t, one.Ack(ctx))
-		require.NoError(t, <-waiting)
 		s, err := q.Stats(ctx)
 		require.NoError(t, err)
-		require.Equal(t, 2, s.Len())
+		require.Equal(t, 1, s.Len())
 	})
 }
 
@@ -312,46 +299,12 @@ func TestPutWhileAnotherLooks(t *testing.T) {
 	})
 }
 
-// Takers that look at the same time may take what others were woken for. Nothing is left that
-// somebody wants.
-func TestTakersThatCross(t *testing.T) {
-	hookedBubble(t, nil, func(ctx context.Context, q *Queue[int], h *hooked) {
-		x, xy, y := []string{"x"}, []string{"x", "y"}, []string{"y"}
-		kinds := make(chan string, 3)
-		gate := make(chan struct{})
-		first := ""
-		for i, f := range [][]string{x, xy, y} {
-			c := q.NewConsumer(Filter{Kinds: f})
-			if i == 0 {
-				first = c.ID()
-			}
-			go func() {
-				if one, err := c.Take(ctx); err == nil {
-					kinds <- one.Kind
-				}
-			}()
-			synctest.Wait()
-		}
-		h.beforeTake = func(consumer driver.Handle) {
-			if consumer.ID == first {
-				<-gate
-			}
-		}
-		// Ready wakes the first taker for x, and the second for y, which takes x.
-		fill(t, q, "k", 1, PutOptions{Kind: "x"})
-		fill(t, q, "k", 1, PutOptions{Kind: "y", Priority: 1})
-		synctest.Wait()
-		close(gate)
-		require.Equal(t, "x", <-kinds)
-		require.Equal(t, "y", <-kinds)
-	})
-}
-
 // A taker that is woken for a task, and does not want it any more when it looks, leaves it to
 // others.
 func TestFilterBeforeLooking(t *testing.T) {
-	t.Run("Another", func(t *testing.T) { filterBeforeLooking(t, "a") })
-	t.Run("None", func(t *testing.T) { filterBeforeLooking(t, "d") })
+	for _, kind := range []string{"a", "d"} { // another one, and none
+		filterBeforeLooking(t, kind)
+	}
 }
 
 func filterBeforeLooking(t *testing.T, kind string) {
@@ -377,44 +330,6 @@ func filterBeforeLooking(t *testing.T, kind string) {
 		}
 		require.Contains(t, taken, "b",
 			"the first has taken it before it got the filter, or leaves it to the second")
-	})
-}
-
-// Room is for the callers that wait for it, and not for newcomers.
-func TestPutWhileOthersWait(t *testing.T) {
-	bubble(t, &Options[int]{Capacity: 1}, func(ctx context.Context, q *Queue[int]) {
-		id, err := q.Put(ctx, "a", 0, PutOptions{})
-		require.NoError(t, err)
-		done := make(chan error)
-		go func() {
-			_, err := q.PutWait(ctx, "b", 0, PutOptions{})
-			done <- err
-		}()
-		synctest.Wait()
-		require.NoError(t, q.Delete(ctx, id))
-		_, err = q.Put(ctx, "c", 0, PutOptions{})
-		require.ErrorIs(t, err, fairq.ErrFull)
-		require.NoError(t, <-done)
-	})
-}
-
-// A group does not end by making room for its own next member.
-func TestGroupMakesRoom(t *testing.T) {
-	o := &Options[int]{Capacity: 3, WhenFull: fairq.EvictHeaviest, OnEvict: func(*Task[int]) {}}
-	bubble(t, o, func(ctx context.Context, q *Queue[int]) {
-		fill(t, q, "a", 1, PutOptions{})
-		fill(t, q, "a", 1, PutOptions{Group: "g"})
-		fill(t, q, "b", 1, PutOptions{Group: "g", Role: AtEnd})
-		require.NoError(t, q.StartGroup(ctx, "g"))
-		id, err := q.Put(ctx, "c", 0, PutOptions{Group: "g"})
-		require.NoError(t, err)
-		member, err := q.Peek(ctx, id)
-		require.NoError(t, err)
-		require.Equal(t, Ready, member.Info().State)
-		s, err := q.Stats(ctx)
-		require.NoError(t, err)
-		require.Equal(t, 1, s.Held)
-		require.EqualValues(t, 1, s.Evicted)
 	})
 }
 
@@ -444,19 +359,6 @@ func TestContextOfOthers(t *testing.T) {
 		require.NoError(t, one.Ack(ctx))
 		<-lease.Done()
 		require.ErrorIs(t, context.Cause(lease), ErrLeaseLost)
-	})
-}
-
-// Wait returns ErrDropped when the queue is dropped.
-func TestWaitUntilDropped(t *testing.T) {
-	bubble(t, nil, func(ctx context.Context, q *Queue[int]) {
-		fill(t, q, "a", 1, PutOptions{UniqueKey: "x"})
-		done := make(chan error)
-		go func() { done <- q.Wait(ctx, "x") }()
-		synctest.Wait()
-		require.NoError(t, q.Drop(ctx))
-		require.ErrorIs(t, <-done, ErrDropped)
-		require.ErrorIs(t, q.Wait(ctx, "x"), ErrDropped)
 	})
 }
 

@@ -78,6 +78,9 @@ func requireField(t *testing.T, err error, field string) {
 	require.NotEmpty(t, e.Limit)
 }
 
+// second returns the error of a call that returns something else too.
+func second[T any](_ T, err error) error { return err }
+
 func TestBadCalls(t *testing.T) {
 	ctx := t.Context()
 	weight := 1
@@ -97,53 +100,40 @@ func TestBadCalls(t *testing.T) {
 		"PutOptions.Role is Role(3)": {Role: 3, Group: "g"},
 		"PutOptions.Role":            {Role: task.AtEnd},
 	} {
-		_, err := q.Put(ctx, "a", 1, o)
-		requireField(t, err, field)
-		_, err = q.PutWait(ctx, "a", 1, o)
-		requireField(t, err, field)
+		requireField(t, second(q.Put(ctx, "a", 1, o)), field)
+		requireField(t, second(q.PutWait(ctx, "a", 1, o)), field)
 		ids, err := q.PutBatch(ctx, []task.Entry[int]{{Key: "a"}, {Key: "a", Options: o}, {Key: "a"}})
 		requireField(t, err, field)
 		require.Len(t, ids, 1)
 		require.NoError(t, q.Delete(ctx, ids[0]))
 	}
-	_, err = q.Put(ctx, long, 1, task.PutOptions{})
-	requireField(t, err, "the key")
+	requireField(t, second(q.Put(ctx, long, 1, task.PutOptions{})), "the key")
 	weight = 0
-	_, err = q.Put(ctx, "a", 1, task.PutOptions{})
-	require.ErrorIs(t, err, fairq.ErrWeight)
+	require.ErrorIs(t, second(q.Put(ctx, "a", 1, task.PutOptions{})), fairq.ErrWeight)
 	weight = 1
 
-	_, err = q.TakeBatch(ctx, 0)
-	requireField(t, err, "TakeBatch: the number")
+	requireField(t, second(q.TakeBatch(ctx, 0)), "TakeBatch: the number")
 	_, _, err = q.NewConsumer(task.Filter{}).Watch(func() {}).TakeBatch(ctx, task.MaxBatch+1)
 	requireField(t, err, "TakeBatch: the number")
-	_, err = q.Kick(ctx, task.ListOptions{Limit: -1})
-	requireField(t, err, "ListOptions.Limit")
 	for field, o := range map[string]task.ListOptions{
-		"State": {State: task.Ready}, "Group": {Group: "g"}, "After": {After: 1},
+		"Kick: ListOptions.State": {State: task.Ready}, "Kick: ListOptions.Group": {Group: "g"},
+		"Kick: ListOptions.After": {After: 1}, "ListOptions.Limit": {Limit: -1},
 	} {
-		_, err = q.Kick(ctx, o)
-		requireField(t, err, "Kick: ListOptions."+field)
+		requireField(t, second(q.Kick(ctx, o)), field)
 	}
-	_, err = q.Count(ctx, task.ListOptions{State: 77})
-	requireField(t, err, "ListOptions.State is State(77)")
-	_, err = q.List(ctx, task.ListOptions{Limit: -1})
-	requireField(t, err, "ListOptions.Limit")
-	_, err = q.KeyStats(ctx, -1, fairq.ByBacklog)
-	requireField(t, err, "KeyStats: the number")
+	unknown := task.ListOptions{State: 77}
+	requireField(t, second(q.Count(ctx, unknown)), "ListOptions.State is State(77)")
+	requireField(t, second(q.List(ctx, unknown)), "ListOptions.State is State(77)")
+	requireField(t, second(q.List(ctx, task.ListOptions{Limit: -1})), "ListOptions.Limit")
+	requireField(t, second(q.KeyStats(ctx, -1, fairq.ByBacklog)), "KeyStats: the number")
 	for _, n := range []int{-1, task.MaxBatch + 1} {
-		_, err = q.Upcoming(ctx, n)
-		requireField(t, err, "Upcoming: the number")
+		requireField(t, second(q.Upcoming(ctx, n)), "Upcoming: the number")
 	}
-	_, err = q.List(ctx, task.ListOptions{State: 77})
-	requireField(t, err, "ListOptions.State is State(77)")
-
 	s, err := q.Stats(ctx)
 	require.NoError(t, err)
 	require.Zero(t, s.Len())
 
-	_, err = q.Put(ctx, "a", 1, task.PutOptions{})
-	require.NoError(t, err)
+	require.NoError(t, second(q.Put(ctx, "a", 1, task.PutOptions{})))
 	one, err := q.Take(ctx)
 	require.NoError(t, err)
 	requireField(t, one.Release(ctx, -1), "Release: the delay")
@@ -162,28 +152,103 @@ func TestBadCalls(t *testing.T) {
 	require.ErrorIs(t, context.Cause(leaseCtx), task.ErrLeaseLost)
 
 	nobody := new(task.Consumer[int])
-	_, err = nobody.Take(ctx)
-	requireField(t, err, "the Consumer")
-	_, _, err = nobody.TryTake(ctx)
-	requireField(t, err, "the Consumer")
-	_, err = nobody.TakeBatch(ctx, 1)
-	requireField(t, err, "the Consumer")
-	_, _, err = new(task.Watch[int]).Take(ctx, nil)
-	requireField(t, err, "the Consumer")
-	requireField(t, nobody.Disconnect(ctx), "the Consumer")
-	requireField(t, nobody.Close(ctx), "the Consumer")
-	requireField(t, nobody.ReleaseAll(ctx), "the Consumer")
-	_, err = nobody.TakeID(ctx, 1)
-	requireField(t, err, "the Consumer")
-	_, err = nobody.AckAndTake(ctx, one, new(task.Task[int]))
-	requireField(t, err, "the Consumer")
-	nobody = nil
-	_, err = nobody.Take(ctx)
-	requireField(t, err, "the Consumer")
-	requireField(t, nobody.Close(ctx), "the Consumer")
+	_, _, try := nobody.TryTake(ctx)
+	_, _, watch := new(task.Watch[int]).Take(ctx, nil)
+	var none *task.Consumer[int]
+	for _, err := range []error{
+		try, watch, second(nobody.Take(ctx)), second(nobody.TakeBatch(ctx, 1)),
+		second(nobody.TakeID(ctx, 1)), second(nobody.AckAndTake(ctx, one, new(task.Task[int]))),
+		nobody.Disconnect(ctx), nobody.Close(ctx), nobody.ReleaseAll(ctx),
+		second(none.Take(ctx)), none.Close(ctx),
+	} {
+		requireField(t, err, "the Consumer")
+	}
 	require.Equal(t, "q", q.Name())
 	require.NoError(t, q.Close(ctx))
 	require.ErrorIs(t, one.Ack(ctx), task.ErrClosed)
+}
+
+// Times far beyond what a clock can tell do no harm.
+func TestHugeTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		q, err := task.Open[int](ctx, new(memory.Store), "q", nil)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, q.Close(ctx)) }()
+		put := func(o task.PutOptions) *task.Task[int] {
+			id, err := q.Put(ctx, "a", 1, o)
+			require.NoError(t, err)
+			one, err := q.Peek(ctx, id)
+			if err != nil {
+				require.ErrorIs(t, err, task.ErrNotFound)
+			}
+			return one
+		}
+		id := put(task.PutOptions{TTL: task.MaxDuration, TTR: task.MaxDuration}).ID
+		for range 5 {
+			one, err := q.Take(ctx)
+			require.NoError(t, err)
+			require.NoError(t, one.Touch(ctx, task.MaxDuration))
+			require.NoError(t, one.Release(ctx, task.MaxDuration))
+			require.NoError(t, q.Bury(ctx, id, errors.New("no")))
+			require.NoError(t, q.KickID(ctx, id))
+		}
+		require.NoError(t, q.Delete(ctx, id))
+
+		for _, deadline := range []time.Time{
+			time.Unix(1<<34, 0), time.Date(9999, 12, 31, 23, 59, 59, 999, time.UTC),
+		} {
+			info := put(task.PutOptions{
+				Deadline: deadline, TTL: task.MaxDuration, Delay: task.MaxDuration,
+			}).Info()
+			require.True(t, deadline.Equal(info.Deadline))
+			require.WithinDuration(t, info.Created.Add(2*task.MaxDuration), info.Expires, 0)
+			put(task.PutOptions{Deadline: deadline})
+			one, err := q.Take(ctx)
+			require.NoError(t, err)
+			require.True(t, deadline.Equal(one.Info().Expires))
+			require.NoError(t, one.Snooze(ctx, task.MaxDuration))
+		}
+		for _, deadline := range []time.Time{
+			time.Unix(-1<<40, 0), time.Unix(-1<<60, 0), time.Time{}.Add(1),
+		} {
+			require.Nil(t, put(task.PutOptions{Deadline: deadline}), "it is over already")
+		}
+	})
+}
+
+// The cost that ReportCost reports for a key is the cost of its tasks that are put without a Cost.
+func TestLearnedCosts(t *testing.T) {
+	ctx := t.Context()
+	q, err := task.Open(ctx, new(memory.Store), "q", &task.Options[int]{Quantum: 2, PriorCost: 20})
+	require.NoError(t, err)
+	for range 100 {
+		require.NoError(t, q.ReportCost("low", 0))              // counts as one unit
+		require.NoError(t, q.ReportCost("high", math.MaxInt64)) // counts as the limit
+	}
+	require.NoError(t, q.ReportCost("once", 100))
+	for key, want := range map[string]int64{
+		"low":  1,
+		"high": 131_071, // not quite: it is rounded down
+		"once": 30,      // an eighth of 100, and seven of 20
+		"new":  20,
+	} {
+		for declared, want := range map[int64]int64{0: want, 5: 5} {
+			id, err := q.Put(ctx, key, 1, task.PutOptions{Cost: declared})
+			require.NoError(t, err)
+			found, err := q.Peek(ctx, id)
+			require.NoError(t, err)
+			require.Equal(t, want, found.Info().Cost, key)
+		}
+	}
+	require.ErrorIs(t, q.ReportCost("low", -1), task.ErrCost)
+	require.True(t, q.TakesCosts())
+	require.NoError(t, q.Close(ctx))
+	q, err = task.Open(ctx, new(memory.Store), "q", &task.Options[int]{Quantum: 2})
+	require.NoError(t, err)
+	require.False(t, q.TakesCosts())
+	require.ErrorIs(t, q.ReportCost("low", 1), task.ErrInvalid)
+	require.NoError(t, q.Close(ctx))
 }
 
 // A cost out of range is an error that names it and the limits, and puts nothing.
@@ -216,120 +281,4 @@ func TestBadCosts(t *testing.T) {
 		require.Equal(t, 5, s.Len())
 		require.NoError(t, q.Close(ctx))
 	}
-}
-
-// Times far beyond what a clock can tell do no harm.
-func TestHugeTimes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx := t.Context()
-		q, err := task.Open[int](ctx, new(memory.Store), "q", nil)
-		require.NoError(t, err)
-		defer func() { require.NoError(t, q.Close(ctx)) }()
-		id, err := q.Put(ctx, "a", 1, task.PutOptions{TTL: task.MaxDuration, TTR: task.MaxDuration})
-		require.NoError(t, err)
-		one, err := q.Take(ctx)
-		require.NoError(t, err)
-		for range 5 {
-			require.NoError(t, one.Touch(ctx, task.MaxDuration))
-		}
-		for range 5 {
-			require.NoError(t, one.Release(ctx, task.MaxDuration))
-			require.NoError(t, q.Bury(ctx, id, errors.New("no")))
-			require.NoError(t, q.KickID(ctx, id))
-			one, err = q.Take(ctx)
-			require.NoError(t, err)
-		}
-		require.NoError(t, one.Ack(ctx))
-
-		later := []time.Time{time.Unix(1<<34, 0), time.Date(9999, 12, 31, 23, 59, 59, 999, time.UTC)}
-		for _, deadline := range later {
-			id, err := q.Put(ctx, "a", 1,
-				task.PutOptions{Deadline: deadline, TTL: task.MaxDuration, Delay: task.MaxDuration})
-			require.NoError(t, err)
-			one, err := q.Peek(ctx, id)
-			require.NoError(t, err)
-			require.True(t, deadline.Equal(one.Info().Deadline))
-			require.WithinDuration(t, one.Info().Created.Add(2*task.MaxDuration), one.Info().Expires, 0)
-			id, err = q.Put(ctx, "a", 1, task.PutOptions{Deadline: deadline})
-			require.NoError(t, err)
-			one, err = q.Take(ctx)
-			require.NoError(t, err)
-			require.Equal(t, id, one.ID)
-			require.True(t, deadline.Equal(one.Info().Expires))
-			require.NoError(t, one.Snooze(ctx, task.MaxDuration))
-		}
-		for _, deadline := range []time.Time{
-			time.Unix(-1<<40, 0), time.Unix(-1<<60, 0), time.Time{}.Add(1),
-		} {
-			id, err := q.Put(ctx, "a", 1, task.PutOptions{Deadline: deadline})
-			require.NoError(t, err)
-			_, err = q.Peek(ctx, id)
-			require.ErrorIs(t, err, task.ErrNotFound)
-		}
-		s, err := q.Stats(ctx)
-		require.NoError(t, err)
-		require.Equal(t, 2*len(later), s.Delayed)
-	})
-}
-
-// A queue remembers nothing of many kinds and priorities that are gone.
-func TestManyKinds(t *testing.T) {
-	ctx := t.Context()
-	q, err := task.Open[int](ctx, new(memory.Store), "q", nil)
-	require.NoError(t, err)
-	for i := range 100 {
-		_, err := q.Put(ctx, string(rune('a'+i%7)), i,
-			task.PutOptions{Kind: string(rune('a' + i)), Priority: i})
-		require.NoError(t, err)
-	}
-	for range 100 {
-		one, err := q.Take(ctx)
-		require.NoError(t, err)
-		require.NoError(t, one.Ack(ctx))
-	}
-}
-
-// The cost that ReportCost reports for a key is the cost of its tasks that are put without a Cost.
-func TestLearnedCosts(t *testing.T) {
-	ctx := t.Context()
-	q, err := task.Open(ctx, new(memory.Store), "q", &task.Options[int]{Quantum: 2, PriorCost: 20})
-	require.NoError(t, err)
-	cost := func(key string, options task.PutOptions) int64 {
-		id, err := q.Put(ctx, key, 1, options)
-		require.NoError(t, err)
-		found, err := q.Peek(ctx, id)
-		require.NoError(t, err)
-		return found.Info().Cost
-	}
-	for range 100 {
-		require.NoError(t, q.ReportCost("low", 0))              // counts as one unit
-		require.NoError(t, q.ReportCost("high", math.MaxInt64)) // counts as the limit
-	}
-	require.NoError(t, q.ReportCost("once", 100))
-	require.EqualValues(t, 1, cost("low", task.PutOptions{}))
-	require.EqualValues(t, 131_071, cost("high", task.PutOptions{}), "not quite: it is rounded down")
-	require.EqualValues(t, 30, cost("once", task.PutOptions{}), "an eighth of 100, and seven of 20")
-	require.EqualValues(t, 20, cost("new", task.PutOptions{}))
-	require.EqualValues(t, 5, cost("high", task.PutOptions{Cost: 5}))
-	ids, err := q.PutBatch(ctx, []task.Entry[int]{{Key: "low"}, {Key: "once"}})
-	require.NoError(t, err)
-	require.Len(t, ids, 2)
-	var order []string
-	for {
-		taken, ok, err := q.TryTake(ctx)
-		require.NoError(t, err)
-		if !ok {
-			break
-		}
-		order = append(order, taken.Key)
-	}
-	require.Equal(t, []string{"low", "high", "once", "new", "low", "once", "high"}, order)
-	require.ErrorIs(t, q.ReportCost("low", -1), task.ErrCost)
-	require.True(t, q.TakesCosts())
-	require.NoError(t, q.Close(ctx))
-	q, err = task.Open(ctx, new(memory.Store), "q", &task.Options[int]{Quantum: 2})
-	require.NoError(t, err)
-	require.False(t, q.TakesCosts())
-	require.ErrorIs(t, q.ReportCost("low", 1), task.ErrInvalid)
-	require.NoError(t, q.Close(ctx))
 }

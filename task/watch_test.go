@@ -79,6 +79,8 @@ func (o *watcher) takeLocked(all bool) {
 		o.got = append(o.got, got...)
 		if armed && err != nil {
 			o.trouble = "armed, in spite of an error"
+		} else if !armed && err == nil && len(got) == 0 {
+			o.trouble = "it has found nothing, and is not armed"
 		}
 		if len(got) == 0 || !all {
 			return

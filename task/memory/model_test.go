@@ -206,10 +206,7 @@ func (m *model) put(
 		t.UniqueKey, t.State, t.follows = "", driver.Held, first.ID
 	}
 	m.event(driver.EventPut, t, now, 0)
-	if m.expired(t, now) {
-		m.leave(t)
-		m.gone(t, driver.EventTTL, now, 0, driver.ErrExpired)
-	}
+	m.expire(t, now)
 	return t.ID, evicted, nil
 }
 
@@ -258,10 +255,7 @@ func (m *model) replace(now time.Time, t *modelTask, n *driver.New) (driver.ID, 
 	}
 	m.event(driver.EventChange, t, now, 0)
 	m.endHold(t)
-	if m.expired(t, now) {
-		m.leave(t)
-		m.gone(t, driver.EventTTL, now, 0, driver.ErrExpired)
-	}
+	m.expire(t, now)
 	return t.ID, nil
 }
 
@@ -281,9 +275,7 @@ func (m *model) notTaken(first *modelTask, now time.Time) {
 	switch {
 	case t == nil:
 		return
-	case m.expired(t, now):
-		m.leave(t)
-		m.gone(t, driver.EventTTL, now, 0, driver.ErrExpired)
+	case m.expire(t, now):
 		return
 	}
 	t.follows = 0
@@ -560,6 +552,16 @@ func (m *model) back(t *modelTask, why driver.EventType, now time.Time, lease ui
 
 func (m *model) expired(t *modelTask, now time.Time) bool {
 	return !t.Expires.IsZero() && !t.Expires.After(now)
+}
+
+// expire ends a task that has expired.
+func (m *model) expire(t *modelTask, now time.Time) bool {
+	expired := m.expired(t, now)
+	if expired {
+		m.leave(t)
+		m.gone(t, driver.EventTTL, now, 0, driver.ErrExpired)
+	}
+	return expired
 }
 
 func (m *model) bury(t *modelTask, now time.Time, lease uint64) {
