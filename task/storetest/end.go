@@ -99,19 +99,6 @@ var endCases = []testCase{
 		q.refusesAll(task.ErrClosed)
 		q.close()
 	}},
-	{"CloseHandsBack", "the tasks of its consumers are handed back.", func(e *env) {
-		q := e.open()
-		q.put("a1 b1 c1 a2 b2", task.PutOptions{MaxAttempts: 1})
-		q.takes("a1 b1")
-		q.consumer(task.Filter{}).first("c1")
-		q.close()
-		q = e.open()
-		q.counts(5, 0, 0, 0, 0)
-		l := q.first("a1")
-		equal(e, "attempts", l.Attempts, 1)
-		l.ack()
-		q.order("b1 c1 a2 b2")
-	}},
 	{"CloseWhileOthersWait", "the tasks of its consumers are handed back", func(e *env) {
 		const names = "a1 b1 c1 d1 e1 f1 g1 h1"
 		for range 30 {

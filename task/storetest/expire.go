@@ -63,20 +63,6 @@ var expireCases = []testCase{
 		q.order("c1")
 		x.got("a1 b1")
 	}},
-	{"Over", "A deadline in the past is no error: the task is put and expires.", func(e *env) {
-		o, x := e.expiring()
-		q := e.open(o)
-		o2 := by(0)
-		o2.Kind, o2.Priority, o2.UniqueKey = "k", 3, "x"
-		id := q.one("a1", o2)
-		got := x.got("a1")[0]
-		equal(e, "id", got.ID, id)
-		equal(e, "key, kind, unique key", [3]string{got.Key, got.Kind, got.Info().UniqueKey},
-			[3]string{"a", "k", "x"})
-		equal(e, "priority", got.Priority, 3)
-		e.at("deadline", got.Info().Deadline, time.Now(), 0)
-		e.is(got.Ack(ctx), task.ErrLeaseLost)
-	}},
 	{"Calls", "after they are gone", func(e *env) {
 		var q *queue
 		var errs error

@@ -193,21 +193,6 @@ var holdCases = []testCase{
 		time.Sleep(second)
 		q.order("b1 c1 a1 b2 a2")
 	}},
-	{"OneMissedTurn", "it never gets back more than one", func(e *env) {
-		q := e.open()
-		q.put("a1 a2 a3 a4 b1 b2 b3 b4 b5 b6")
-		q.first("a1").ack()
-		q.hold("a", second)
-		q.takes("b1 b2 b3")
-		time.Sleep(second)
-		q.first("a2")
-		t, err := q.TakeBatch(ctx, 3)
-		e.ok(err)
-		if got := payloads(t); got != "b4 a3 b5" && got != "a3 b4 b5" && got != "a3 b4 a4" &&
-			got != "b4 a3 a4" {
-			e.Fatalf("order after the turn that was missed: %s; a and b should be served by turns", got)
-		}
-	}},
 	{"NoMissedTurn", "with the next turn for the key if it has missed one or more", func(e *env) {
 		q := e.open()
 		q.put("a1 b1 c1 a2 b2")
@@ -234,19 +219,6 @@ var holdCases = []testCase{
 		q.none()
 		time.Sleep(time.Millisecond)
 		q.order("a4")
-	}},
-	{"TakeID", "it, the queue or its key is paused or waits", func(e *env) {
-		q := e.open()
-		ids := q.put("a1 a2")
-		q.hold("a", second)
-		_, err := q.TakeID(ctx, ids[1])
-		e.is(err, task.ErrBlocked)
-		time.Sleep(second)
-		t, err := q.TakeID(ctx, ids[1])
-		e.ok(err)
-		e.ok(t.HoldKey(ctx, nil, second))
-		time.Sleep(second)
-		q.order("a1 a2")
 	}},
 	{"KeyStats", "but not the keys that wait after HoldKey, because there may be many", func(e *env) {
 		q, start := e.open(), time.Now()
@@ -291,16 +263,6 @@ var holdCases = []testCase{
 			taken[t.Payload] = true
 			e.ok(t.Ack(ctx))
 		}
-	}},
-	{"Truncated", "which must be more than 0: none of its tasks is taken until then", func(e *env) {
-		q := e.open()
-		q.put("a1")
-		q.hold("a", 10*second)
-		_, err := q.Truncate(ctx)
-		e.ok(err)
-		q.put("a2 b1")
-		q.order("b1")
-		q.goesOn("a2", 10*second)
 	}},
 	{"Invalid", "is returned for an invalid argument or option", func(e *env) {
 		q := e.open()

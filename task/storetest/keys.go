@@ -223,16 +223,4 @@ var filterCases = []testCase{
 		c.SetFilter(task.Filter{})
 		c.first("a2")
 	}},
-	{"OthersWait", "one new task wakes one of them", func(e *env) {
-		q := e.open()
-		x, p, all := q.consumer(kinds("x")).taking(), q.consumer(upTo(3)).taking(), q.taking()
-		q.one("a1", task.PutOptions{Kind: "y", Priority: 4})
-		got(all, "a1")
-		x.waits()
-		q.one("a2", task.PutOptions{Kind: "y", Priority: 3})
-		got(p, "a2")
-		x.waits()
-		q.one("a3", kind("x"))
-		got(x, "a3")
-	}},
 }

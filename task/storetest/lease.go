@@ -211,15 +211,6 @@ var consumerCases = []testCase{
 		e.is(err, task.ErrClosed)
 		got(other, "a1")
 	}},
-	{"CloseWakes", "hands back all tasks that the consumer holds", func(e *env) {
-		q := e.open()
-		q.put("a1 b1")
-		c := q.consumer(task.Filter{})
-		c.takes("a1 b1")
-		first, second := q.taking(), q.taking()
-		c.close()
-		gotAll(e, "a1 b1", first, second)
-	}},
 	{"Grace", "ends the consumer, but hands its tasks back only after Options.Grace", func(e *env) {
 		q := e.open(options{Grace: 10 * second})
 		q.put("a1 b1 c1")
@@ -238,18 +229,6 @@ var consumerCases = []testCase{
 		equal(e, "losses", q.stats().Losses, 2)
 		q.order("c1 a1 b1")
 		take.waits()
-	}},
-	{"GraceOnTime", "Changes that are due at a time happen at that time, " +
-		"and not at the next call.", func(e *env) {
-		q, start := e.open(), time.Now()
-		q.put("a1")
-		c := q.consumer(task.Filter{})
-		c.first("a1")
-		c.disconnect()
-		take := q.taking()
-		time.Sleep(time.Hour)
-		got(take, "a1")
-		e.at("taken", take.at, start, 30*second)
 	}},
 	{"Resume", "returns the consumer of that id, which has disconnected or whose process has died, " +
 		"and the tasks that it holds", func(e *env) {
@@ -308,29 +287,5 @@ var consumerCases = []testCase{
 		old.wasResumed()
 		l[1].lost(q)
 		q.order("b1 c1")
-	}},
-	{"ResumeAgain", "calls of its Consumer change nothing and return " +
-		"[ErrResumed], unless that is closed", func(e *env) {
-		q := e.open()
-		q.put("a1 b1 c1")
-		c := q.consumer(task.Filter{})
-		held := c.takes("a1 b1 c1")
-		for range 3 {
-			old, lost := c, held
-			c, held = q.resume(old.ID(), "a1 b1 c1")
-			old.wasResumed()
-			lost[1].lost(q)
-		}
-		held[1].ack()
-		c.disconnect()
-		e.is(c.Close(ctx), nil)
-		again, _ := q.resume(c.ID(), "a1 c1")
-		_, err := c.Take(ctx)
-		e.is(err, task.ErrClosed)
-		e.is(c.Close(ctx), nil)
-		time.Sleep(time.Minute)
-		again.none()
-		again.close()
-		q.order("a1 c1")
 	}},
 }

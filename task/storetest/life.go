@@ -202,31 +202,6 @@ var lifeCases = []testCase{
 			q.gone(last)
 		}
 	}},
-	{"Invalid", "is returned for an invalid argument or option", func(e *env) {
-		q := e.open()
-		const long = task.MaxDuration + 1
-		for _, o := range []task.PutOptions{
-			{Priority: task.MaxPriority + 1},
-			{Delay: long},
-			{TTL: long},
-			{TTR: long},
-			{Role: task.AtEnd},
-			{Role: 9, Group: "g"},
-			{Kind: strings.Repeat("k", task.MaxName+1)},
-			{UniqueKey: strings.Repeat("a", task.MaxName+1)},
-			{Group: strings.Repeat("g", task.MaxName+1)},
-		} {
-			q.refuses("a1", o, task.ErrInvalid)
-		}
-		q.put("a1")
-		l := q.first("a1")
-		for _, err := range []error{
-			l.Release(ctx, -1), l.Snooze(ctx, -1), l.Fail(ctx, errOops, long), l.Touch(ctx, -1),
-		} {
-			e.is(err, task.ErrInvalid)
-		}
-		l.ack()
-	}},
 	{"Limits", "is the longest delay, time to live and time to run", func(e *env) {
 		q, start := e.open(), time.Now()
 		t := q.peek(q.one("a1", task.PutOptions{Delay: task.MaxDuration, TTL: task.MaxDuration}))

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"testing/synctest"
 	"time"
 
 	"github.com/fairq/fairq"
@@ -86,20 +85,6 @@ var limitCases = []testCase{
 		l.ack()
 		q.none()
 	}},
-	{"NotBlocked", "SetKey gives a key limits of its own", func(e *env) {
-		for range 20 {
-			q := e.openIn(e.store, "queue", options{MaxInFlightPerKey: 1})
-			first, next := q.taking(), q.taking()
-			synctest.Wait()
-			_, err := q.PutBatch(ctx, []task.Entry[string]{
-				{Key: "a", Payload: "a1"}, {Key: "a", Payload: "a2"},
-			})
-			e.ok(err)
-			q.limit("a", &task.KeyLimits{MaxInFlight: 2}) // perhaps before the first task is taken
-			gotAll(e, "a1 a2", first, next)
-			e.ok(q.Drop(ctx))
-		}
-	}},
 	{"Rate", "With a new Rate the key keeps its tokens, up to the new Burst", func(e *env) {
 		q := e.open(limitable)
 		q.put("a1 a2 a3 a4 a5 a6 a7 a8 b1 b2 b3")
@@ -113,14 +98,6 @@ var limitCases = []testCase{
 		q.goesOn("a5", 10*second).ack()
 		q.limit("a", nil)
 		q.order("a6 a7 a8")
-	}},
-	{"Debt", "A lower limit takes nothing back", func(e *env) {
-		o := options{Quantum: 1, KeyRate: task.Rate{Limit: 1, Burst: 3}}
-		q := e.open(o)
-		q.costing(8, "a1 a2")
-		q.first("a1").ack()
-		q.limit("a", &task.KeyLimits{Rate: task.Rate{Limit: 2, Burst: 1}}) // it lacks 5 for a1
-		q.goesOn("a2", 3*second)
 	}},
 	{"Weight", "A new Weight holds from the next turn of the key on", func(e *env) {
 		for _, quantum := range []int64{0, 1} {
@@ -142,19 +119,6 @@ var limitCases = []testCase{
 			e.ok(q.Drop(ctx))
 		}
 	}},
-	{"WeightFalls", "A lower limit takes nothing back", func(e *env) {
-		for _, quantum := range []int64{0, 1} {
-			o := limitable
-			o.Quantum, o.Weight = quantum, func(string) int { return 5 }
-			q := e.openIn(e.store, "queue", o)
-			q.put("a1 a2 a3 a4 a5 a6 a7 b1 b2 b3 b4 b5")
-			q.takes("a1 a2 a3")
-			q.limit("a", &task.KeyLimits{Weight: 1})
-			q.limit("b", &task.KeyLimits{Weight: 1})
-			q.order("a4 b1 a5 b2 a6 b3 a7 b4 b5") // a does not pay for the first ones
-			e.ok(q.Drop(ctx))
-		}
-	}},
 	{"Room", "and for the room that RejectOverShare leaves to it", func(e *env) {
 		o := limitable
 		o.Capacity, o.WhenFull = 16, fairq.RejectOverShare
@@ -166,21 +130,6 @@ var limitCases = []testCase{
 		q.refuses("a9", task.PutOptions{}, task.ErrKeyFull)
 		q.limit("a", nil)
 		q.refuses("a9", task.PutOptions{}, task.ErrKeyFull)
-	}},
-	{"Held", "SetKey gives a key limits of its own", func(e *env) {
-		q := e.open(limitable)
-		q.put("a1 a2 a3")
-		e.ok(q.PauseKey(ctx, "a"))
-		q.limit("a", &task.KeyLimits{MaxInFlight: 1, Rate: task.Rate{Limit: 1}})
-		q.none()
-		q.hold("a", 2*second)
-		e.ok(q.ResumeKey(ctx, "a"))
-		q.first("a1").ack()
-		q.none()
-		q.hold("a", 2*second)
-		q.limit("a", &task.KeyLimits{MaxInFlight: 1})
-		q.goesOn("a2", 2*second).ack()
-		q.order("a3")
 	}},
 	{"Kept", "The store keeps them with the queue, even while the key has no tasks", func(e *env) {
 		q := e.open(limitable)

@@ -202,33 +202,9 @@ var delayCases = []testCase{
 		e.at("b1 taken again", take.at, start, 15*second)
 		q.first("a1")
 	}},
-	{"Many", "Changes that are due at a time happen at that time, " +
-		"and not at the next call.", func(e *env) {
-		q, start := e.open(), time.Now()
-		for i := range 50 {
-			q.one("a1", task.PutOptions{Delay: time.Duration(i*37%50+1) * second})
-		}
-		for i := range 50 {
-			take := q.taking()
-			time.Sleep(second)
-			got(take, "a1")
-			e.at("taken", take.at, start, time.Duration(i+1)*second)
-		}
-	}},
 }
 
 var ttlCases = []testCase{
-	{"WithoutACall", "Changes that are due at a time happen at that time, " +
-		"and not at the next call.", func(e *env) {
-		q := e.open(options{Capacity: 1})
-		q.one("a1", task.PutOptions{TTL: second})
-		put := q.putting("b1")
-		put.waits()
-		time.Sleep(second - time.Millisecond)
-		put.waits()
-		time.Sleep(time.Millisecond)
-		put.returns(nil)
-	}},
 	{"ManyAtOnce", "At its end the task leaves the queue", func(e *env) {
 		q := e.open()
 		var tasks []task.Entry[string]

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/task"
 )
 
@@ -118,23 +117,6 @@ var rateCases = []testCase{
 		q.order("a2")
 		q.goesOn("a3", second)
 	}},
-	{"Resume", "ResumeKey undoes PauseKey and HoldKey", func(e *env) {
-		q, start := e.open(perSecond(1)), time.Now()
-		ids := q.put("a1 a2 a3")
-		q.first("a1").ack()
-		q.hold("a", 10*second)
-		e.ok(q.ResumeKey(ctx, "a"))
-		q.none()
-		_, err := q.TakeID(ctx, ids[1])
-		e.is(err, task.ErrBlocked)
-		stats, err := q.KeyStats(ctx, 1, fairq.ByBacklog)
-		e.ok(err)
-		e.at("WaitsUntil", stats[0].WaitsUntil, start, second)
-		time.Sleep(second)
-		_, err = q.TakeID(ctx, ids[2])
-		e.ok(err)
-		q.goesOn("a2", second)
-	}},
 	{"HoldAndRate", "waits until it gets one, as with HoldKey", func(e *env) {
 		q := e.open(perSecond(1))
 		q.put("a1 a2 a3")
@@ -204,23 +186,6 @@ var rateElsewhere = []testCase{
 		left, err := other.TakeBatch(ctx, 3)
 		e.ok(err)
 		equal(e, "tasks", len(left), 2)
-	}},
-	{"Shared", "KeyRate limits the attempts of each key, and Rate the " +
-		"attempts of all keys together", func(e *env) {
-		o := options{Rate: task.Rate{Limit: float64(second) / float64(10*soon), Burst: 1}}
-		q, other := e.two(o)
-		q.put("a1 b1 a2")
-		q.first("a1")
-		later()
-		other.none()
-		take := other.taking()
-		time.Sleep(8 * soon)
-		take.waits()
-		time.Sleep(2 * soon)
-		later()
-		got(take, "b1")
-		later()
-		q.none()
 	}},
 }
 

@@ -38,31 +38,6 @@ var reopenCases = []testCase{
 			}
 		}
 	}},
-	{"Tasks", "The tasks stay in the store.", func(e *env) {
-		q := e.open()
-		ids, _ := q.everywhere()
-		q.bury(ids[task.Taken])
-		infos := map[task.ID]task.Info{}
-		for _, id := range ids {
-			infos[id] = q.peek(id).Info()
-		}
-		q = q.again()
-		for id, want := range infos {
-			got := q.peek(id).Info()
-			e.at("created", got.Created, want.Created, 0)
-			e.at("until", got.Until, want.Until, 0)
-			got.Created, got.Until = want.Created, want.Until
-			equal(e, "task", got, want)
-		}
-		q.counts(1, 1, 0, 2, 1)
-		if id := q.put("a1")[0]; id <= ids[task.Held] {
-			e.Fatalf("id %d after %d", id, ids[task.Held])
-		}
-		q.kick(1, 1)
-		q.start("g")
-		time.Sleep(time.Hour)
-		q.order("r1 a1 b1 h1 d1")
-	}},
 	{"Time", "Changes that are due at a time happen at that time", func(e *env) {
 		q, start := e.open(), time.Now()
 		q.one("a1", task.PutOptions{Delay: 10 * second})
@@ -79,29 +54,6 @@ var reopenCases = []testCase{
 		for i, after := range map[int]time.Duration{2: second, 3: 5 * second, 4: 10 * second} {
 			e.at("event", events[i].Time, start, after)
 		}
-	}},
-	{"Resume", "or whose process has died, and the tasks that it holds", func(e *env) {
-		q := e.open(serial)
-		q.put("a1 b1 a2")
-		c := q.consumer(task.Filter{})
-		c.takes("a1 b1")
-		c.disconnect()
-		q = q.again(serial)
-		q.none()
-		_, l := q.resume(c.ID(), "a1 b1")
-		time.Sleep(time.Hour)
-		l[0].ack()
-		q.first("a2")
-		l[1].ack()
-	}},
-	{"Format", "Open refuses another Format for a queue that has tasks", func(e *env) {
-		q := e.open()
-		q.put("a1")
-		q.close()
-		store := e.reopen()
-		_, err := task.Open[int](ctx, store, "queue", nil)
-		e.is(err, task.ErrInvalid)
-		e.openIn(store, "queue").order("a1")
 	}},
 	{"Order", "Open refuses another KeepPlace for a queue that has tasks.", func(e *env) {
 		q := e.open()
@@ -139,15 +91,6 @@ var reopenCases = []testCase{
 		e.kill()
 		time.Sleep(time.Minute)
 		other.order("b2 a1") // a1 may have killed its process, so it takes a new turn
-	}},
-	{"Untried", "if it comes back untried twice in a row, it takes a new turn", func(e *env) {
-		q := e.open()
-		q.put("a1 b1")
-		for _, name := range strings.Fields("a1 a1 b1") {
-			q.first(name)
-			q = q.again()
-		}
-		q.order("b1 a1")
 	}},
 	{"DiedAndResumed", "which has disconnected or whose process has died, and " +
 		"the tasks that it holds", func(e *env) {

@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"errors"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -169,20 +168,6 @@ var roomCases = []testCase{
 		q.evicts(evicted, "b1", "a2")
 		wait.returns(task.ErrDeleted)
 	}},
-	{"EvictNothing", "A call that returns an error has changed nothing", func(e *env) {
-		q, evicted := e.evicting(options{Capacity: 3})
-		q.one("a1", unique)
-		q.one("a2", task.PutOptions{Group: "g"})
-		q.start("g")
-		q.put("a3")
-		q.first("a1")
-		q.first("a2")
-		q.cancel()
-		q.refuses("b1", unique, task.ErrDuplicate)
-		q.refuses("b1", task.PutOptions{Group: "g"}, task.ErrGroupCancelled)
-		equal(e, "evicted", len(*evicted), 0)
-		q.evicts(evicted, "b1", "a3")
-	}},
 	{"EvictOldest", "EvictOldest evicts the task that became ready or delayed first", func(e *env) {
 		q, evicted := e.evicting(options{Capacity: 4, WhenFull: fairq.EvictOldest})
 		q.evicts(evicted, "a1 a2 a3 b1", "")
@@ -213,17 +198,6 @@ var roomCases = []testCase{
 		q.evicts(evicted, "e2", "e1")
 		q.first("e2")
 		q.evicts(evicted, "e3", "d4")
-	}},
-	{"EvictOldestOfFullKey", "is the greatest number of tasks of one key", func(e *env) {
-		q, evicted := e.evicting(options{Capacity: 4, KeyCapacity: 3, WhenFull: fairq.EvictOldest})
-		q.put("a1 a2 a3 b1")
-		q.full("a4", fairq.FullError{Len: 3, Limit: 3, PerKey: true})
-		put := q.putting("a4")
-		put.waits()
-		q.put("b2")
-		put.returns(nil)
-		slices.Sort(*evicted)
-		equal(e, "evicted for b2 and a4", strings.Join(*evicted, " "), "a1 a2")
 	}},
 	{"KeyStatsOfService", "A task is served each time it is taken", func(e *env) {
 		q := e.open(options{Capacity: 5, KeyCapacity: 3, CountKeys: 10})
@@ -286,16 +260,5 @@ var roomCases = []testCase{
 		equal(e, "tasks put", len(batch("bad a1", task.ErrInvalid)), 0)
 		equal(e, "tasks put", len(batch("", nil)), 0)
 		q.none()
-	}},
-	{"BatchEvicts", "It returns the ids of the tasks that were put", func(e *env) {
-		q, evicted := e.evicting(options{Capacity: 3})
-		q.put("a1 a2 a3")
-		ids, err := q.PutBatch(ctx, []task.Entry[string]{
-			{Key: "b", Payload: "b1"}, {Key: "c", Payload: "c1"}, {Key: "c", Payload: "c2"},
-		})
-		e.is(err, fairq.ErrFull)
-		equal(e, "tasks put", len(ids), 2)
-		equal(e, "evicted", *evicted, []string{"a3", "a2"})
-		q.order("a1 b1 c1")
 	}},
 }

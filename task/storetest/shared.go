@@ -154,21 +154,6 @@ var sharedCases = []testCase{
 			other.close()
 		}
 	}},
-	{"OneOfAll", "One consumer at a time holds a task", func(e *env) {
-		q, other := e.two()
-		takes := []*call[*lease]{q.taking(), other.taking(), q.taking(), other.taking()}
-		for n := range 4 {
-			q.put("a1")
-			later()
-			ended := 0
-			for _, take := range takes {
-				if take.over() {
-					ended++
-				}
-			}
-			equal(e, "takes that returned", ended, n+1)
-		}
-	}},
 	{"Close", "the tasks of its consumers are handed back", func(e *env) {
 		q, other := e.two()
 		q.put("a1 b1 c1")
@@ -321,28 +306,6 @@ var sharedCases = []testCase{
 		time.Sleep(ages)
 		e.is(context.Cause(held), task.ErrLeaseLost)
 		other.first("a1").ack()
-	}},
-	{"ResumeBackAndForth", "The former owner loses the consumer, " +
-		"here or in another process", func(e *env) {
-		q, other := e.two()
-		q.put("a1 b1")
-		c := q.consumer(task.Filter{})
-		c.first("a1")
-		for i := range 4 {
-			old, at := c, []*queue{other, q}[i%2]
-			c, _ = at.resume(old.ID(), "a1")
-			if i%2 == 0 {
-				time.Sleep(time.Duration(i) * 20 * second)
-			}
-			_, _, err := old.TryTake(ctx) // b1
-			e.is(err, task.ErrResumed)
-			e.is(old.Disconnect(ctx), task.ErrResumed)
-		}
-		c.first("b1").ack()
-		time.Sleep(ages)
-		other.none()
-		c.close()
-		other.order("a1")
 	}},
 	{"Names", "opens the queue of that name, and makes it if there is none", func(e *env) {
 		q, other := e.open(), e.openIn(e.store, "Queue")

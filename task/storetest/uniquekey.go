@@ -27,31 +27,33 @@ func (q *queue) followed(o task.PutOptions) (l *lease, next task.ID) {
 	return l, q.one("a2", o)
 }
 
+// failed checks that a call returned the error of a task that has failed.
+func (c *call[T]) failed(want task.Error) {
+	c.e.Helper()
+	var got *task.Error
+	if c.over(); !errors.As(c.err, &got) || *got != want {
+		c.e.Fatalf("Wait returned: %v; it should be %v", c.err, want)
+	}
+}
+
 var uniqueKeyCases = []testCase{
 	{"Bury", "the recorded [*Error] if it is buried", func(e *env) {
 		q := e.open()
 		id := q.one("a1", task.PutOptions{UniqueKey: "x", MaxAttempts: 1})
-		failed := func(c *call[struct{}], code int) {
-			e.Helper()
-			var got *task.Error
-			if c.over(); !errors.As(c.err, &got) || *got != (task.Error{Code: code, Message: "bad"}) {
-				e.Fatalf("Wait returned: %v; it should be an error with code %d", c.err, code)
-			}
+		bad := &task.Error{Code: 1, Message: "bad"}
+		for _, bury := range []func(){
+			func() { q.first("a1").fail(bad) },
+			func() { e.ok(q.first("a1").Bury(ctx, fmt.Errorf("%w", bad))) },
+			func() { e.ok(q.Bury(ctx, id, bad)) },
+		} {
+			wait := q.waiting()
+			wait.waits()
+			bury()
+			wait.failed(*bad)
+			q.waiting().failed(*bad)
+			q.kick(1, 1)
+			bad.Code++
 		}
-		wait := q.waiting()
-		q.first("a1").fail(&task.Error{Code: 1, Message: "bad"})
-		failed(wait, 1)
-		failed(q.waiting(), 1)
-		e.ok(q.KickID(ctx, id))
-		wait = q.waiting()
-		wait.waits()
-		e.ok(q.first("a1").Bury(ctx, fmt.Errorf("%w", &task.Error{Code: 2, Message: "bad"})))
-		failed(wait, 2)
-		q.kick(1, 1)
-		wait = q.waiting()
-		e.ok(q.Bury(ctx, id, &task.Error{Code: 3, Message: "bad"}))
-		failed(wait, 3)
-		q.kick(1, 1)
 		q.order("a1")
 		e.ok(q.Wait(ctx, "x"))
 	}},
@@ -64,15 +66,10 @@ var uniqueKeyCases = []testCase{
 		} {
 			q.one("a1", unique)
 			wait := q.waiting()
-			wait.waits()
-			l := q.first("a1")
-			l.fail(errors.New("at first"))
+			q.first("a1").fail(errors.New("at first"))
 			e.ok(q.first("a1").Discard(ctx, reason))
 			for _, c := range []*call[struct{}]{wait, q.waiting()} {
-				var got *task.Error
-				if c.over(); !errors.As(c.err, &got) || *got != want {
-					e.Fatalf("Wait returned: %v; it should be %v", c.err, want)
-				}
+				c.failed(want)
 			}
 		}
 		time.Sleep(time.Minute)
@@ -270,21 +267,11 @@ var uniqueKeyCases = []testCase{
 		}
 		for i, c := range []ending{
 			{"Ack", unique, func(_ *queue, _ *consumer, l *lease) error { return l.Ack(ctx) }, true},
-			{"Discard", unique, func(_ *queue, _ *consumer, l *lease) error {
-				return l.Discard(ctx, errOops)
-			}, true},
-			{"Bury", unique, func(_ *queue, _ *consumer, l *lease) error {
-				return l.Bury(ctx, errOops)
-			}, true},
 			{"Bury by id", unique, func(q *queue, _ *consumer, l *lease) error {
 				return q.Bury(ctx, l.ID, errOops)
 			}, true},
 			{"Delete", unique, func(q *queue, _ *consumer, l *lease) error {
 				return q.Delete(ctx, l.ID)
-			}, true},
-			{"DeleteSome", unique, func(q *queue, _ *consumer, l *lease) error {
-				_, err := q.DeleteSome(ctx, task.ListOptions{State: task.Taken})
-				return err
 			}, true},
 			{"Last", task.PutOptions{MaxAttempts: 1}, func(_ *queue, _ *consumer, l *lease) error {
 				return l.Fail(ctx, errOops, 0)
@@ -295,12 +282,6 @@ var uniqueKeyCases = []testCase{
 			}, true},
 			{"Fail", task.PutOptions{TTL: time.Hour}, func(_ *queue, _ *consumer, l *lease) error {
 				return l.Fail(ctx, errOops, second)
-			}, false},
-			{"Release", unique, func(_ *queue, _ *consumer, l *lease) error {
-				return l.Release(ctx, 0)
-			}, false},
-			{"Snooze", unique, func(_ *queue, _ *consumer, l *lease) error {
-				return l.Snooze(ctx, time.Hour)
 			}, false},
 			{"Return", unique, func(_ *queue, _ *consumer, l *lease) error { return l.Return(ctx) }, false},
 			{"Repeat", unique, func(_ *queue, _ *consumer, l *lease) error {

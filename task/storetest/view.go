@@ -66,8 +66,6 @@ var viewCases = []testCase{
 		equal(e, "delayed", q.list(delayed), "a1")
 		delayed.Kind = new("")
 		equal(e, "delayed", q.list(delayed), "b2")
-		delayed.Kind, delayed.Key = nil, new("b")
-		equal(e, "delayed", q.list(delayed), "b2")
 		ids := q.put("c1 c2 c3")
 		q.bury(ids[1])
 		q.bury(ids[0])
@@ -85,24 +83,19 @@ var viewCases = []testCase{
 	{"Pages", "only greater ids: the last id of the page before", func(e *env) {
 		q := e.open()
 		ids := q.put(strings.Repeat("a1 b1 ", 120))
-		for i := 1; i < len(ids); i += 3 {
-			q.remove(ids[i])
-		}
-		var after task.ID
-		var n int
-		for _, want := range []int{100, 60, 0} {
+		q.remove(ids[150])
+		var listed []task.ID
+		for after := task.ID(0); ; after = listed[len(listed)-1] {
 			tasks, err := q.List(ctx, task.ListOptions{After: after})
 			e.ok(err)
-			equal(e, "tasks of a page", len(tasks), want)
+			if len(tasks) == 0 {
+				break
+			}
 			for _, t := range tasks {
-				if t.ID <= after {
-					e.Fatalf("task %d after %d", t.ID, after)
-				}
-				after = t.ID
-				n++
+				listed = append(listed, t.ID)
 			}
 		}
-		equal(e, "tasks", n, 160)
+		equal(e, "tasks", listed, slices.Delete(slices.Clone(ids), 150, 151))
 		equal(e, "two of key b",
 			q.list(task.ListOptions{Key: new("b"), After: ids[2], Limit: 2}), "b1 b1")
 		_, err := q.List(ctx, task.ListOptions{Limit: -1})
