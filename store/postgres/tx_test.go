@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -504,67 +505,40 @@ func TestNotify(t *testing.T) {
 
 // In a queue with a limit for each key, a transaction does not read the kept state again.
 func TestRoundTripsWithLimit(t *testing.T) {
-	t.Parallel()
-	// however busy the machine is
-	q := newKeeper(t, openTest(t, func(conf *config) { conf.slow = time.Hour }))
-	c := q.trips
-	took := func(f func()) int64 {
-		before := c.n.Load()
-		f()
-		return c.n.Load() - before
-	}
-	q.learn(t)
-	var batch []task.Entry[string]
-	for i := range 200 {
-		batch = append(batch, task.Entry[string]{Key: strconv.Itoa(i % 20), Payload: strconv.Itoa(i)})
-	}
-	_, err := q.PutBatch(t.Context(), batch)
-	require.NoError(t, err)
-	first, err := q.Take(t.Context()) // stores the consumer
-	require.NoError(t, err)
-	// Not counting the background work of Open.
-	for n, since := c.n.Load(),
-		time.Now(); time.Since(since) < 50*time.Millisecond; time.Sleep(time.Millisecond) {
-		if now := c.n.Load(); now != n {
-			n, since = now, time.Now()
+	sharedDatabase(t)
+	synctest.Test(t, func(t *testing.T) {
+		q := newKeeper(t, openTest(t, inBubble))
+		ctx := t.Context()
+		q.learn(t)
+		var batch []task.Entry[string]
+		for i := range 200 {
+			batch = append(batch, task.Entry[string]{Key: strconv.Itoa(i % 20), Payload: strconv.Itoa(i)})
 		}
-	}
-
-	require.EqualValues(t, 2, took(func() {
-		_, err := q.PutBatch(t.Context(), batch)
+		_, err := q.PutBatch(ctx, batch)
 		require.NoError(t, err)
-	}), "to put")
-	var tasks []*task.Task[string]
-	require.EqualValues(t, 2, took(func() {
-		tasks, err = q.TakeBatch(t.Context(), 50)
+		first, err := q.Take(ctx) // stores the consumer
 		require.NoError(t, err)
-	}), "to take")
-	require.Len(t, tasks, 50)
-	require.EqualValues(t, 2, took(func() { require.NoError(t, first.Ack(t.Context())) }), "to ack")
-	c1 := q.NewConsumer(task.Filter{})
-	mine, err := c1.Take(t.Context())
-	require.NoError(t, err)
-	require.EqualValues(t, 2, took(func() {
-		ok, err := c1.AckAndTake(t.Context(), mine, new(task.Task[string]))
+		c1 := q.NewConsumer(task.Filter{})
+		mine, err := c1.Take(ctx)
 		require.NoError(t, err)
-		require.True(t, ok)
-	}), "to ack and take, which are four by two calls")
-	require.EqualValues(t, 2, took(func() { require.NoError(t, tasks[0].Release(t.Context(), 0)) }),
-		"to release")
-
-	_, err = q.Truncate(t.Context())
-	require.NoError(t, err)
-	for i := range 4 {
-		require.EqualValues(t, 2, took(func() {
-			_, err := q.Put(t.Context(), "0", strconv.Itoa(i), task.PutOptions{})
-			require.NoError(t, err)
-		}), "to put number %d of a key", i)
-	}
-	for i := range 3 {
-		next, err := q.Take(t.Context())
-		require.NoError(t, err)
-		require.Equal(t, strconv.Itoa(i), next.Payload)
-	}
+		var tasks []*task.Task[string]
+		put := func() error { _, err := q.Put(ctx, "0", "", task.PutOptions{}); return err }
+		for i, call := range []func() error{
+			func() error { _, err := q.PutBatch(ctx, batch); return err },
+			func() (err error) { tasks, err = q.TakeBatch(ctx, 50); return err },
+			func() error { return first.Ack(ctx) },
+			// four trips by two calls
+			func() error { _, err := c1.AckAndTake(ctx, mine, new(task.Task[string])); return err },
+			func() error { return tasks[0].Release(ctx, 0) },
+			put, put, put, put,
+		} {
+			synctest.Wait() // the work of Open goes on meanwhile
+			before := q.trips.n.Load()
+			require.NoError(t, call())
+			require.EqualValues(t, 2, q.trips.n.Load()-before, "round trips of call %d", i)
+		}
+		require.Len(t, tasks, 50)
+	})
 }
 
 // A server that shuts down, or ends a connection, may report that instead of the answer to a
