@@ -16,8 +16,13 @@ import (
 // batch is how many tasks settleAll takes at a time.
 const batch = 10
 
-// settleAll takes tasks in several processes and deletes them like acks, and returns how many blocks
-// of tables and indexes the server read for that, in memory or not.
+// countBlocks returns the number of blocks of tables and indexes of tasks that the server has read
+// in this transaction, from a disk or from memory.
+const countBlocks = "SELECT sum(pg_stat_get_xact_blocks_fetched(oid))::bigint " +
+	"FROM pg_class, pg_stat_force_next_flush() WHERE relname LIKE '%tasks%'"
+
+// settleAll takes tasks in several processes and deletes them like acks. It returns the number of
+// blocks that the server has read.
 func settleAll(t *testing.T, dbs []testDB, queue uint64, batches int) (blocks int64) {
 	t.Helper()
 	for i := range batches {
@@ -37,8 +42,7 @@ func settleAll(t *testing.T, dbs []testDB, queue uint64, batches int) (blocks in
 				_, err = v.Counts()
 				require.NoError(t, err)
 				require.NoError(t, v.Save())
-				return v.View.(*view).tx.query("count blocks", "SELECT sum(pg_stat_get_xact_blocks_fetched(oid))"+
-					"::bigint FROM pg_class, pg_stat_force_next_flush() WHERE relname LIKE '%tasks%'", nil, func(r pgx.Rows) error {
+				return v.View.(*view).tx.query("count", countBlocks, nil, func(r pgx.Rows) error {
 					var n int64
 					r.Next()
 					err := r.Scan(&n)

@@ -532,7 +532,7 @@ func TestRoundTripsWithLimit(t *testing.T) {
 			func() error { return tasks[0].Release(ctx, 0) },
 			put, put, put, put,
 		} {
-			synctest.Wait() // the work of Open goes on meanwhile
+			synctest.Wait() // for the work of Open
 			before := q.trips.n.Load()
 			require.NoError(t, call())
 			require.EqualValues(t, 2, q.trips.n.Load()-before, "round trips of call %d", i)
