@@ -17,7 +17,7 @@ type backlog struct {
 }
 
 const (
-	moreThan    = 20 // a search of all takes hundreds of times as long
+	moreThan    = 50 // a search of all takes hundreds of times as long
 	noise       = 20 * time.Microsecond
 	smallQueue  = 10
 	roundsEach  = 20
@@ -26,7 +26,7 @@ const (
 
 var backlogs = []backlog{
 	{"tasks", 32_000, false, func(int, *task.Entry[string]) {}},
-	{"taken tasks", 4000, true, func(int, *task.Entry[string]) {}},
+	{"taken tasks", 32_000, true, func(int, *task.Entry[string]) {}},
 	{
 		"kinds", 20_000, false, func(i int, t *task.Entry[string]) { t.Options.Kind = fmt.Sprint(i) },
 	},
