@@ -5,7 +5,6 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -23,13 +22,14 @@ func WakesAfterCommit(t *testing.T, open Opener, where string, in InTx) {
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	waiting := openTwo(t, open, where, "plain")
-	for _, commits := range []bool{true, false, true} {
-		var committed atomic.Bool
+	rollback := errors.New("rollback")
+	for i := range 20 {
+		var put atomic.Bool // for good
 		woken := make(chan error, len(waiting))
 		for _, q := range waiting {
 			go func() {
 				taken, err := q.Take(ctx)
-				if err == nil && !committed.Load() {
+				if err == nil && !put.Load() {
 					err = errors.New("it was taken before the commit")
 				}
 				if err == nil {
@@ -39,32 +39,24 @@ func WakesAfterCommit(t *testing.T, open Opener, where string, in InTx) {
 			}()
 			awaitCall(t, ctx, q)
 		}
-		rollback := errors.New("rollback")
-		err := in(ctx, func(own context.Context) error {
+		try := func(own context.Context) error {
 			for range waiting {
 				_, err := waiting[0].Put(own, "key", "in a transaction", task.PutOptions{})
 				require.NoError(t, err)
 			}
-			time.Sleep(50 * time.Millisecond) // so that a mistake can be seen
-			require.Empty(t, woken)
-			if !commits {
-				return rollback
-			}
-			committed.Store(true)
 			return nil
-		})
-		if commits {
-			require.NoError(t, err)
-		} else {
-			require.ErrorIs(t, err, rollback)
-			time.Sleep(50 * time.Millisecond)
-			require.Empty(t, woken)
-			committed.Store(true)
-			for range waiting {
-				_, err = waiting[0].Put(ctx, "key", "after it", task.PutOptions{})
-				require.NoError(t, err)
-			}
 		}
+		if i%3 == 1 {
+			require.ErrorIs(t, in(ctx, func(own context.Context) error {
+				return errors.Join(try(own), rollback)
+			}), rollback)
+		}
+		require.NoError(t, in(ctx, func(own context.Context) error {
+			err := try(own)
+			require.Empty(t, woken)
+			put.Store(true)
+			return err
+		}))
 		for range waiting {
 			require.NoError(t, <-woken)
 		}
