@@ -1,4 +1,4 @@
-// Admission shows what one tenant with 200 requests at a time does to ten others: with nothing,
+// Admission shows what one tenant with 200 requests at a time does to ten others: with no limit,
 // behind a semaphore, and behind an admit.Limiter.
 //
 //	go run ./examples/admission
@@ -20,6 +20,7 @@ import (
 	"golang.org/x/exp/stats"
 
 	"github.com/fairq/fairq/admit"
+	"github.com/fairq/fairq/examples/internal/chart"
 )
 
 const (
@@ -36,9 +37,9 @@ var gates = []struct {
 	name string
 	gate func(http.Handler) http.Handler
 }{
-	{"nothing", func(next http.Handler) http.Handler { return next }},
-	{"semaphore, first come, first served", semaphore},
-	{"admit", func(next http.Handler) http.Handler {
+	{"no limit", func(next http.Handler) http.Handler { return next }},
+	{"first come, first served", semaphore},
+	{"fairq", func(next http.Handler) http.Handler {
 		return admit.Handler(admit.New[string](limit, nil), tenant, next, nil)
 	}},
 }
@@ -58,14 +59,26 @@ func semaphore(next http.Handler) http.Handler {
 
 func main() {
 	length := flag.Duration("for", 10*time.Second, "how long each of the three runs")
+	svg := flag.String("svg", "admission.svg", "write the picture to this `file`")
 	flag.Parse()
-	if _, err := run(os.Stdout, *length); err != nil {
+	bars, _, err := run(os.Stdout, *length)
+	if err != nil {
 		log.Fatal(err)
+	}
+	picture := chart.Draw("How long one tenant's flood makes others wait", fmt.Sprintf(
+		"One tenant always has %d requests of %d ms. The work has room for %d at a time.",
+		heavy, slow.Milliseconds(), limit), chart.Panel{
+		Name: fmt.Sprintf("%d tenants with a request of %d ms now and then", light,
+			quick.Milliseconds()),
+		Note: "Half of their requests take less than", Bars: bars,
+	})
+	if err := os.WriteFile(*svg, picture, 0o644); err != nil {
+		log.Fatal("the picture: ", err)
 	}
 }
 
-// run prints a table, and returns its p99 of light tenants, in milliseconds.
-func run(out io.Writer, length time.Duration) (p99 []float64, err error) {
+// run prints a table, and returns a bar for each median and the p99 in milliseconds.
+func run(out io.Writer, length time.Duration) (bars []chart.Bar, p99 []float64, err error) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w,
 		"%d light tenants, beside one with %d requests at a time\tp50\tp99\trequests of the heavy one\n",
@@ -73,14 +86,17 @@ func run(out io.Writer, length time.Duration) (p99 []float64, err error) {
 	for _, g := range gates {
 		times, served := measure(g.gate, length)
 		if len(times) == 0 {
-			return nil, fmt.Errorf("%s: no request of a light tenant was done in %v", g.name, length)
+			return nil, nil, fmt.Errorf("%s: no request of a light tenant was done in %v", g.name, length)
 		}
 		quantiles := stats.Quantiles(times, 0.5, 0.99)
 		p99 = append(p99, quantiles[1])
+		bars = append(bars, chart.Bar{
+			Name: g.name, Length: quantiles[0], Text: fmt.Sprintf("%.0f ms", quantiles[0]),
+		})
 		fmt.Fprintf(w, "%s\t%.0fms\t%.0fms\t%.0f/s\n", g.name, quantiles[0], quantiles[1],
 			float64(served)/length.Seconds())
 	}
-	return p99, w.Flush()
+	return bars, p99, w.Flush()
 }
 
 // measure returns how many milliseconds the requests of light tenants took, and how many requests

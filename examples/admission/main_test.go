@@ -12,7 +12,7 @@ import (
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder
-		p99, err := run(&out, 10*time.Second)
+		_, p99, err := run(&out, 10*time.Second)
 		require.NoError(t, err)
 		t.Log("\n" + out.String())
 		require.Greater(t, p99[1], 100*p99[2], "the semaphore and admit")

@@ -7,6 +7,8 @@ import (
 	"strconv"
 
 	"golang.org/x/exp/stats"
+
+	"github.com/fairq/fairq/examples/internal/chart"
 )
 
 // A result is the outcome of one simulation.
@@ -19,19 +21,12 @@ func (r *result) started(now int64, j job) {
 	r.waits[j.user] = append(r.waits[j.user], float64(now-j.submit))
 }
 
-// A measure is a number of seconds that stands for the waits of some users' jobs.
-type measure struct {
-	headline string
-	of       func(waits []float64) float64
-}
+// A measure returns the number of seconds that stands for the waits of some users' jobs.
+type measure func(waits []float64) float64
 
-var (
-	median = measure{"half of them wait for less than", stats.Median[float64]}
-	p95    = measure{"95 % wait for less than", func(waits []float64) float64 {
-		return stats.Quantiles(waits, 0.95)[0]
-	}}
-	mean = measure{"mean wait", stats.Mean[float64]}
-)
+func median(waits []float64) float64 { return stats.Median(waits) }
+func p95(waits []float64) float64    { return stats.Quantiles(waits, 0.95)[0] }
+func mean(waits []float64) float64   { return stats.Mean(waits) }
 
 // wait returns the measure of all jobs of the users, in whole seconds: the last digits of package
 // stats may differ between its versions.
@@ -40,7 +35,7 @@ func (r *result) wait(m measure, users []int) int64 {
 	for _, u := range users {
 		waits = append(waits, r.waits[u]...)
 	}
-	return int64(math.Round(m.of(waits)))
+	return int64(math.Round(m(waits)))
 }
 
 // report is the tables.
@@ -60,6 +55,22 @@ func report(w *workload, servers int, results []*result) []byte {
 	}
 	b.WriteString(notes)
 	return b.Bytes()
+}
+
+// draw returns the picture: the waits of two groups in the queues that a program can have.
+func draw(w *workload, servers int, results []*result) []byte {
+	groups := w.groups()
+	panel := func(g *group, what string, m measure) (p chart.Panel) {
+		p.Name, p.Note = g.name, g.size()+": "+what
+		for _, r := range results[:3] {
+			wait := r.wait(m, g.users)
+			p.Bars = append(p.Bars, chart.Bar{Name: r.name, Length: float64(wait), Text: human(wait)})
+		}
+		return p
+	}
+	return chart.Draw("How long jobs wait for a server", subject(w, servers),
+		panel(&groups[1], "half of them wait for less than", median),
+		panel(&groups[0], "mean wait", mean))
 }
 
 const notes = `

@@ -41,7 +41,6 @@ func (w *workload) leastServers() int { return max(1, int(math.Ceil(w.load(1))))
 // A group is some of the users, at least one, whose waits are shown together.
 type group struct {
 	name, who string
-	measure   measure // what the picture shows
 	users     []int
 	jobs      int
 }
@@ -59,16 +58,13 @@ const (
 // for it.
 func (w *workload) groups() []group {
 	groups := []group{
-		{name: "All users", measure: mean},
-		{
-			name: "Users with few jobs", who: fmt.Sprintf(", fewer than %d each", fewJobs),
-			measure: median,
-		},
+		{name: "All users"},
+		{name: "Users with few jobs", who: fmt.Sprintf(", fewer than %d each", fewJobs)},
 		{
 			name: "Users with little work",
-			who:  fmt.Sprintf(", each less than %g of a fair share", littleWork), measure: p95,
+			who:  fmt.Sprintf(", each less than %g of a fair share", littleWork),
 		},
-		{name: "The heaviest users", who: ", who have half of all work", measure: p95},
+		{name: "The heaviest users", who: ", who have half of all work"},
 	}
 	add := func(to, u int) {
 		groups[to].users = append(groups[to].users, u)
