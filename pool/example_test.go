@@ -183,7 +183,7 @@ func ExamplePool_Put_cancel() {
 	_ = p.Shutdown(context.Background())
 	// Unordered output:
 	// the caller: context canceled
-	// the handler: task: lease lost: task: task was deleted
+	// the handler: task: lease lost: the task was deleted
 }
 
 // A handler submits tasks, and waits for all of them at once.

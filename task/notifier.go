@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"math"
 	"reflect"
@@ -119,7 +118,7 @@ func (n *notifier) Event(e driver.Event) {
 	switch {
 	case e.Lease == 0:
 	case e.Type == EventDelete:
-		n.endContextsLocked(e.Lease, errTaskDeleted)
+		n.endContextsLocked(e.Lease, taskDeleted{})
 	case e.Type == EventCancel:
 		n.endContextsLocked(e.Lease, ErrGroupCancelled)
 	default:
@@ -338,8 +337,11 @@ func (n *notifier) wait(ctx context.Context, uniqueKey string) error {
 	}
 }
 
-// errTaskDeleted is the cause of a context whose lease has ended because the task is gone.
-var errTaskDeleted = fmt.Errorf("%w: %w", ErrLeaseLost, ErrDeleted)
+// taskDeleted is the cause of a context whose lease has ended because the task is gone.
+type taskDeleted struct{}
+
+func (taskDeleted) Error() string   { return ErrLeaseLost.Error() + ": the task was deleted" }
+func (taskDeleted) Unwrap() []error { return []error{ErrLeaseLost, ErrDeleted} }
 
 // leaseContext is a context that ends with a lease.
 type leaseContext struct{ end context.CancelCauseFunc }
@@ -384,7 +386,7 @@ func (n *notifier) endedBefore(ctx context.Context, lease driver.Lease) error {
 		return nil
 	}
 	if _, err = n.backend.Peek(ctx, lease.ID, ""); errors.Is(err, ErrNotFound) {
-		return errTaskDeleted
+		return taskDeleted{}
 	}
 	return ErrLeaseLost
 }

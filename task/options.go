@@ -483,7 +483,8 @@ func completeRate(field string, r Rate) (Rate, error) {
 	case r == Rate{}:
 		return r, nil
 	case !(r.Limit > 0 && r.Limit <= MaxRate): // NaN too
-		return r, invalid(field+".Limit", r.Limit, fmt.Sprintf("more than 0, and %d at most", MaxRate))
+		return r, invalid(field+".Limit", r.Limit,
+			fmt.Sprintf("more than 0 and %d at most, or 0 without a Burst", MaxRate))
 	case r.Burst < 0 || r.Burst > MaxRate:
 		return r, invalid(field+".Burst", r.Burst, fmt.Sprintf("1 to %d, or 0 for 1", MaxRate))
 	}

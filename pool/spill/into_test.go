@@ -91,6 +91,7 @@ func TestIntoRefused(t *testing.T) {
 		broken = false
 		require.ErrorIs(t, err, c.err)
 		require.ErrorIs(t, err, spill.ErrRefused)
+		require.ErrorContains(t, err, "spill: letters kept behind the others: 1, the first because: ")
 		require.ErrorContains(t, err, `key "k"`)
 		n, err := d.Restore(t.Context(), into(new([]string)))
 		require.NoError(t, err)

@@ -54,7 +54,7 @@ func (d *Dir[V]) Restore(ctx context.Context, to pool.Sink[V]) (n int, err error
 		err = errors.Join(ErrClosed, err)
 	}
 	if r.refused > 0 {
-		r.note(fmt.Errorf("spill: %d letters are kept behind the others, the first because: %w",
+		r.note(fmt.Errorf("spill: letters kept behind the others: %d, the first because: %w",
 			r.refused, r.first))
 	}
 	return r.taken, errors.Join(err, errors.Join(r.failures...))

@@ -60,6 +60,9 @@ func TestJoinedOnce(t *testing.T) {
 				{Key: "a", Payload: "plain"}, {Key: "a", Payload: "kind", Options: task.PutOptions{Kind: "x"}},
 			})
 			require.NoError(t, err)
+			_, _, err = q.TryTake(ctx)
+			require.EqualError(t, err, "task: the context of Take is one with a transaction; it must be "+
+				"one without, because only calls that put, settle, change or show tasks can be part of one")
 		})
 		require.Equal(t, []string{"plain ready", "kind ready"}, q.names())
 	})

@@ -281,19 +281,10 @@ func (s *Store) Queues(ctx context.Context, from string, n int) (names []string,
 	return names, nil
 }
 
-// checkNotJoined returns an error if ctx carries a transaction of the caller's own, which may have
-// locked what the call waits for.
-func (s *Store) checkNotJoined(ctx context.Context) error {
-	if s.db.Own(ctx) != nil {
-		return errJoin
-	}
-	return nil
-}
-
 // transact calls f in a transaction of its own, as often as that may help.
 func (s *Store) transact(ctx context.Context, f func(tx Tx) error) error {
-	if err := s.checkNotJoined(ctx); err != nil {
-		return err
+	if s.db.Own(ctx) != nil { // it may have locked what the call waits for
+		return errJoin("a call of the Store")
 	}
 	ctx, cancel := s.context(ctx)
 	defer cancel()

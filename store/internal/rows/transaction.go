@@ -163,10 +163,12 @@ func (t *transaction) deliver() {
 }
 
 // errJoin is the error of a call that cannot be a part of a transaction of the caller's.
-var errJoin = &driver.FieldError{
-	Field: "the context", Value: "one with a transaction",
-	Limit: "one without, because only calls that put, settle, change or show " +
-		"tasks can be part of one",
+func errJoin(call string) error {
+	return &driver.FieldError{
+		Field: "the context of " + call, Value: errors.New("one with a transaction"),
+		Limit: "one without, because only calls that put, settle, change or show " +
+			"tasks can be part of one",
+	}
 }
 
 // runJoined runs a call in a transaction of the caller's. It leaves the state of the queue in this
@@ -174,7 +176,7 @@ var errJoin = &driver.FieldError{
 // the process poll for changes.
 func (s *Store) runJoined(ctx context.Context, own *driver.Tx, c *call) error {
 	if !c.joins {
-		return errJoin
+		return errJoin(c.name)
 	}
 	known := c.queue
 	q := newQueue(s, known.number, known.name, settings{Settings: c.backend.wanted})
