@@ -111,24 +111,19 @@ const (
 	// Reject where producers trust each other, or wait in PushWait.
 	Reject WhenFull = iota
 
-	// RejectOverShare keeps room for others: a key may hold about as many places as are free. A
-	// push of a key with n items and weight w is accepted if more than n/w + 1 places are free
-	// before it, or if n is 0 and one is free. Otherwise it is refused as if the key were at its
-	// KeyCapacity, and the limit in the [FullError] is the key's share at that moment.
+	// RejectOverShare keeps room for others: a key may hold about as many places as are free. So
+	// m keys of weight 1 that flood the queue together hold about 1/(m+1) of it each, and leave as
+	// much free. The last place goes only to a key that has nothing queued.
 	//
-	// Nothing is evicted: later pushes of others take nothing back. The last place goes only
-	// to a key that has nothing queued; m keys of weight 1 that flood the queue together hold
-	// about 1/(m+1) of it each, and leave as much free; a single one of weight w holds w/(w+1).
-	// Keys that start at different times each take half of the free places, and converge to equal
-	// shares as items leave. Until an item leaves, the queue can be full only if the product of
-	// weight + 1, over all keys that have items but the one of the least weight, is at least
-	// Capacity: with weight 1 that takes 8 keys at 128. (The rule is known from switches with
-	// shared memory: Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory
-	// packet switches", IEEE/ACM Transactions on Networking 6, 1998.)
+	// The exact rule: a push of a key with n items and weight w is accepted if more than n/w + 1
+	// places are free before it, or if n is 0 and one is free. Otherwise it is refused as if the
+	// key were at its KeyCapacity, and the limit in the [FullError] is the key's share at that
+	// moment. Nothing is evicted.
 	//
-	// A producer in PushWait whose key is over its share waits until an item of the key leaves, or
-	// another push of the key comes. So it may wait although items of other keys have left and its
-	// share has grown.
+	// A key's share grows when items of other keys leave, but no producer is woken for that: one in
+	// PushWait whose key is over its share waits until an item of the key leaves, or another push
+	// of the key comes. docs/design.md, "Fair when full", has the source of the rule, and says how
+	// many keys it takes to fill the queue.
 	RejectOverShare
 
 	// EvictHeaviest makes room by evicting the newest item of a key whose backlog reaches

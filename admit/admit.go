@@ -50,9 +50,8 @@ type Options[K comparable] struct {
 	// that of the Limiter.
 	MaxPerKey int
 
-	// MaxWaiting limits the calls of Acquire that wait; 0 means no limit. A filling line is fair:
-	// a key of weight w with n waiting calls may add one if n is 0 and a place is free, or n < w *
-	// (free - 1), as with [fairq.RejectOverShare]. So one key alone gets half of the places.
+	// MaxWaiting limits the calls of Acquire that wait; 0 means no limit. Keys share the places by
+	// the rule of [fairq.RejectOverShare], so one flooding key leaves half of them to others.
 	MaxWaiting int
 
 	// MaxWaitingPerKey limits the waiting calls of one key; 0 means no limit.

@@ -29,9 +29,25 @@
 // There is no bound in a number of releases: a key of short requests passes many times while a
 // long one lasts. docs/design.md has more, and docs/costs.md the price of the rule.
 //
+// # How many permits
+//
+// The limit is what the bottleneck can do at a time: the connections of a database, the requests
+// that an upstream service handles at once. More permits make sharing slower. A flood takes all of
+// them before others come, and with eight times as many permits, eight times as many must come
+// back before the others hold their part.
+//
+// A client that reads slowly keeps the permit of its request until it has read the answer. So set
+// MaxPerKey, and a WriteTimeout of the server.
+//
 // A caller that holds a permit and acquires another one can wait for itself: if all permits, or
 // MaxPerKey of its key, are held by callers that do so, none of them goes on. Let them release
 // first, or call TryAcquire, or take the second permit from another Limiter.
+//
+// # One tenant is one key
+//
+// Each key gets a share. So a tenant that chooses its keys, by addresses, sessions or headers, gets
+// many. Take the key from the login, give all requests without a login the same key, and set
+// MaxPerKey.
 //
 // # Rates
 //

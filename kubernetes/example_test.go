@@ -13,14 +13,16 @@ import (
 	"github.com/fairq/fairq/kubernetes"
 )
 
-// A controller of controller-runtime whose namespaces take turns. One namespace has 10,000 objects,
-// and two others one each.
+// A controller of controller-runtime whose namespaces take turns. One namespace has 10,000
+// objects, and two others have one each.
 func ExampleNewQueue() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := 0
 	reports, err := controller.NewUnmanaged("reports", controller.Options{
 		NewQueue: kubernetes.NewQueue(func(r reconcile.Request) string { return r.Namespace }),
-		Reconciler: reconcile.Func(func(_ context.Context, r reconcile.Request) (reconcile.Result, error) {
+		Reconciler: reconcile.Func(func(
+			_ context.Context, r reconcile.Request,
+		) (reconcile.Result, error) {
 			if done++; done <= 4 {
 				fmt.Println(r)
 			} else {
@@ -36,7 +38,8 @@ func ExampleNewQueue() {
 	err = reports.Watch(source.Func(
 		func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 			add := func(namespace, name string) {
-				q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}})
+				object := types.NamespacedName{Namespace: namespace, Name: name}
+				q.Add(reconcile.Request{NamespacedName: object})
 			}
 			for i := range 10_000 {
 				add("large", fmt.Sprint(i))

@@ -19,8 +19,10 @@ import (
 //
 // The function makes client-go's queue, which drops duplicates, gives no item to two workers,
 // delays items and limits rates. Only the order differs: keys take turns, and the items of a key
-// leave in the order in which they were added. Adding and getting an item takes O(1). The queue has
-// no priorities: with it a controller does without the priority queue of controller-runtime.
+// leave in the order in which they were added. Adding and getting an item takes O(1).
+//
+// controller-runtime's own queue serves changes before objects that a controller lists when it
+// starts. A queue of NewQueue has no such priorities.
 //
 // key is called while the queue is locked, so it must not call the queue.
 func NewQueue[T comparable](

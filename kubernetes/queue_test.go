@@ -22,7 +22,7 @@ func TestWorkqueue(t *testing.T) {
 			require.False(t, shutdown)
 			require.Equal(t, object, next)
 		}
-		for _, object := range []string{"a 1", "a 2", "a 1", "a 3", "b 1"} { // the second a 1 is one too many
+		for _, object := range []string{"a 1", "a 2", "a 1", "a 3", "b 1"} { // a 1 twice
 			q.Add(object)
 		}
 		require.Equal(t, 4, q.Len())

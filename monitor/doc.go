@@ -13,6 +13,9 @@
 // where only people who may see them can reach it. It shows payloads only through a function of
 // yours.
 //
+// A tenant with many keys has many rows, each with a small share, and none of them looks like a
+// flood. If there are far more keys than tenants, check where the keys come from.
+//
 // # What it costs
 //
 // A Monitor reads a source at most once a second, for any number of clients. If a read takes

@@ -39,7 +39,8 @@
 //     is first, if it has missed a turn; it never gets back more than one, or with a weight more
 //     than those of a round.
 //   - One consumer at a time holds a task, while its lease lasts. An expired lease is lost for
-//     good, even if no consumer has taken the task since. A lost lease can change nothing.
+//     good, even if no consumer has taken the task since. Calls on a lost lease fail and have no
+//     effect.
 //   - Nothing is lost: a task leaves the queue when it is acked, discarded, deleted, evicted (and
 //     handed to OnEvict), or when its time to live or its deadline ends (and it is handed to
 //     OnExpire). A task that was tried MaxAttempts times is buried, with its last error.
@@ -63,15 +64,7 @@
 //     line.
 //   - Events of other processes, where processes share a store.
 //
-// # Beside the other packages
-//
-//	                 | fairq.New          | task.Open          | pool.Func
-//	Capacity 0       | 128                | no limit           | no limit
-//	full, by default | refuses            | refuses            | waits
-//	wrong options    | panic              | error              | panic
-//	a failed item    | the worker's       | comes back         | tried again, up to ten times
-//	the end          | Close: workers     | Close: taken tasks | Shutdown: the rest goes to
-//	                 | finish the rest    | are handed back    | Leftovers; StopAndWait: it is done
+// Package fairq has a table of the packages beside each other.
 //
 // # Stores
 //

@@ -31,9 +31,8 @@ type Options[V any] struct {
 	// Puts until it holds less. (Queue-wide.)
 	CountOnlyWaiting bool
 
-	// WhenFull decides about a Put into a full queue. (Queue-wide.) RejectOverShare keeps room free:
-	// a key may hold about as many places as are free, counted as for Capacity, so a key that floods
-	// the queue does not keep others out; see [fairq.RejectOverShare].
+	// WhenFull decides about a Put into a full queue. (Queue-wide.) [fairq.RejectOverShare] keeps
+	// room free for keys that do not flood the queue; places are counted as for Capacity.
 	//
 	// EvictHeaviest looks at the ready and delayed tasks: from a key with the most of these (by its
 	// weight) it evicts the task that became ready or delayed last, unless the new task's key has as
