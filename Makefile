@@ -103,6 +103,6 @@ cover: ## run the root module's tests in full; each package must have MINCOVER p
 			substr($$0, RSTART + 10) + 0 < min { bad = 1 } \
 		END { if (bad) print "error: a test fails, or covers less than " min " % of the statements"; exit bad }'
 
-release: ## prepare and check a release, all but the push: make release VERSION=v0.1.0 (docs/releasing.md)
+release: ## prepare and check a release, all but the push: make release VERSION=v0.1.0 (CONTRIBUTING.md)
 	@test -n "$(VERSION)" || { echo 'error: which version? make release VERSION=v0.1.0' >&2; exit 1; }
 	@cd tools && go run ./release -version '$(VERSION)'

@@ -4,7 +4,7 @@
 //	go run ./release                  # in tools: prove that the commit installs as if released
 //	go run ./release -version v0.1.0  # prepare that version too: everything but the push
 //
-// docs/releasing.md says why all modules have one version.
+// CONTRIBUTING.md says why all modules have one version.
 package main
 
 import (
