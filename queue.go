@@ -14,9 +14,8 @@ const MaxWeight = 1000
 // between goroutines use a [FairQueue], or a lock: Peek, Position, Order, Len, Keys and KeyLen
 // only read, so they may share a [sync.RWMutex].
 //
-// Keys that are not equal to themselves, such as NaN or a struct with a NaN in it, are all one
-// key, however they differ: their items leave under the first of them, until none of them has an
-// item.
+// All keys that are not equal to themselves, such as NaN or a struct with a NaN in it, count as
+// the same key. Their items leave under the first of these keys, until none has an item.
 //
 // All methods are O(1) unless they say otherwise. A Queue must not be copied after its first use.
 type Queue[K comparable, V any] struct {

@@ -246,11 +246,12 @@ func (q *Queue[K, V]) stats(s *Stats) {
 	}
 }
 
-// KeyStats returns the first n keys in an order, or all if there are fewer: ByBacklog and ByOldest
-// the keys that have items, ByServed and ByRefused the counted keys. ByBacklog and ByOldest are
-// O(keys), some nanoseconds for each, and hold the lock for a few thousand keys at a time: a key
-// whose backlog changes during the call may be out of place. ByServed and ByRefused are
-// O(Options.CountKeys · log Options.CountKeys).
+// KeyStats returns the first n keys in an order, or all if there are fewer.
+//
+// ByBacklog and ByOldest are orders of the keys that have items. They are O(keys), some
+// nanoseconds for each, and hold the lock for a few thousand keys at a time: a key whose backlog
+// changes during the call may be out of place. ByServed and ByRefused are orders of the counted
+// keys. They are O(Options.CountKeys · log Options.CountKeys).
 func (q *FairQueue[K, V]) KeyStats(n int, by KeyOrder) []KeyStat[K] {
 	var keys []K
 	if by >= ByServed {

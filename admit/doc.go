@@ -45,8 +45,8 @@
 //
 // # One tenant is one key
 //
-// Each key gets a share. So a tenant that chooses its keys, by addresses, sessions or headers, gets
-// many. Take the key from the login, give all requests without a login the same key, and set
+// Each key gets a share. So a tenant that chooses its keys, by addresses, sessions or headers,
+// gets many. Take the key from the login, give all requests without a login the same key, and set
 // MaxPerKey.
 //
 // # Rates

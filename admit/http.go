@@ -20,12 +20,16 @@ type HandlerOptions struct {
 // permit until next returns, panics or ends its goroutine, even if next has hijacked the
 // connection. next gets the original ResponseWriter, so Flush, Hijack and so on work.
 //
-// Handler refuses a request with status 429, Too Many Requests, if its key has its share of the
-// waiting requests. The status is 503, Service Unavailable, if all places are taken, the request
-// has waited for MaxWait, or the Limiter is closed. All but the last have a header Retry-After:
-// see [Limiter.RetryAfter]. The status is 500 if the weight of the key is out of range. A request
-// whose client goes away leaves the line; the server notices that if the request has no body, or
-// its body has been read.
+// Handler refuses a request with status
+//
+//   - 429, Too Many Requests, if its key has its share of the waiting requests;
+//   - 503, Service Unavailable, if all places are taken, the request has waited for MaxWait, or
+//     the Limiter is closed;
+//   - 500 if the weight of the key is out of range.
+//
+// The first two have a header Retry-After, unless the Limiter is closed: see [Limiter.RetryAfter].
+// A request whose client goes away leaves the line; the server notices that if the request has no
+// body, or its body has been read.
 //
 // An empty key is a key like any other: all requests without a tenant share the share of one
 // tenant. Take keys from authenticated data, because a client that can choose keys can choose

@@ -21,15 +21,17 @@ import (
 //
 // ByBacklog begins with the keys that have the most tasks in all states, ByOldest with the keys
 // that have the oldest ready or delayed task. Behind the n keys both list all other paused keys,
-// with tasks or without, but not the keys that wait after HoldKey, because there may be many. In
-// memory they are O(keys), with the queue locked, and then scan tasks without the lock until they
-// have found the oldest of each key. In databases they read all tasks; in SQLite and Postgres they
-// read only those of paused keys if n is 0.
+// with tasks or without, but not the keys that wait after HoldKey, because there may be many.
+// They cost
 //
-// ByServed and ByRefused read only the counters and waits of this Queue, so a KeyStat has no other
-// fields. They are O(Options.CountKeys · log Options.CountKeys) in every store, even when the
-// queue is closed, and find no keys without Options.CountKeys. A task is served each time it is
-// taken. It is refused if Put or PutBatch returns an [ErrFull] for it. With Options.Quantum a
+//   - in memory O(keys), with the queue locked, and then a scan of tasks without the lock;
+//   - in databases a read of all tasks; in SQLite and Postgres, if n is 0, of those of paused
+//     keys.
+//
+// ByServed and ByRefused read only what this Queue has counted, so a KeyStat has no other fields,
+// and without Options.CountKeys there are no keys. They are O(Options.CountKeys · log
+// Options.CountKeys) in every store, even when the queue is closed. A task is served each time it
+// is taken. It is refused if Put or PutBatch returns an [ErrFull] for it. With Options.Quantum a
 // KeyStat has the cost of the served tasks. If a queue is open several times, each Queue counts
 // its own calls.
 func (q *Queue[V]) KeyStats(

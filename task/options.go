@@ -31,8 +31,8 @@ type Options[V any] struct {
 	// Puts until it holds less. (Queue-wide.)
 	CountOnlyWaiting bool
 
-	// WhenFull decides about a Put into a full queue. (Queue-wide.) [fairq.RejectOverShare] keeps
-	// room free for keys that do not flood the queue; places are counted as for Capacity.
+	// WhenFull decides about a Put into a full queue. (Queue-wide.) With [fairq.RejectOverShare] a
+	// key may hold about as many places as are free, counted as for Capacity.
 	//
 	// EvictHeaviest looks at the ready and delayed tasks: from a key with the most of these (by its
 	// weight) it evicts the task that became ready or delayed last, unless the new task's key has as
@@ -88,20 +88,22 @@ type Options[V any] struct {
 	// An attempt takes a token, and with a Quantum as many as its task costs, so that the rate is one
 	// of work. It needs one token to begin: the key owes the others, and its next attempt waits for
 	// them too. So over any time a key uses at most the new tokens, the burst and the cost of one
-	// task. A task that is handed back untried gives its tokens back; a task that failed, was snoozed
-	// or whose lease was lost does not. A weight changes nothing in a rate. With a PriorCost no rate
-	// can be set, because an attempt takes its tokens before its cost is known.
+	// task. A weight changes nothing in a rate.
 	//
-	// With a Rate, calls that take from a shared store wait for each other; on etcd and FoundationDB
-	// they conflict, in 16 processes 2.9 times a task, and these take 1.4 times as many tasks as one
-	// process, where without a Rate they take 15 times as many. With a KeyRate, a database has a row
-	// for each key until its bucket has been full for ten seconds, so none in an idle queue.
+	// A task that is handed back untried gives its tokens back; a task that failed, was snoozed
+	// or whose lease was lost does not. With a PriorCost no rate can be set, because an attempt
+	// takes its tokens before its cost is known.
+	//
+	// With a Rate, calls that take from a shared store wait for each other. On etcd and FoundationDB
+	// they conflict, so that 16 processes take 1.4 times as many tasks as one; without a Rate they
+	// take 15 times as many. With a KeyRate, a database has a row for each key until its bucket has
+	// been full for ten seconds, so none in an idle queue.
 	KeyRate, Rate Rate
 
-	// KeepPlace makes every task that becomes ready again, or for the first time after a delay, go
-	// to the place of its Put among the tasks of its key and priority, and not behind them. The key
-	// still needs a new turn for it, so other keys do not wait longer. Choose it where a key's tasks
-	// must be done in order. (Queue-wide.) Open refuses another KeepPlace for a queue that has tasks.
+	// KeepPlace keeps a key's tasks in order. It makes every task that becomes ready again, or for
+	// the first time after a delay, go to the place of its Put among the tasks of its key and
+	// priority. The key still needs a new turn for it, so other keys do not wait longer.
+	// (Queue-wide.) Open refuses another KeepPlace for a queue that has tasks.
 	KeepPlace bool
 
 	// Priority, TTL, TTR and MaxAttempts are the defaults for [PutOptions]. 0 means the most urgent
@@ -169,7 +171,7 @@ type PutOptions struct {
 	MaxDelay time.Duration
 
 	// TTL, the time to live, runs from Put, and each delay extends it. At its end the task leaves the
-	// queue, unless it is taken: then it may be finished, but neither tried again nor buried. 0 means
+	// queue. A running task may finish then, but is not retried or buried. 0 means
 	// Options.TTL; negative means no end.
 	TTL time.Duration
 

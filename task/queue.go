@@ -313,9 +313,8 @@ func (q *Queue[V]) Pause(ctx context.Context) error { return q.pause(ctx, nil, t
 func (q *Queue[V]) Resume(ctx context.Context) error { return q.pause(ctx, nil, false) }
 
 // PauseKey is Pause for the tasks of one key, which need not have any. In a database PauseKey,
-// ResumeKey and HoldKey lock the queue and write a task for each priority in which the key has
-// some: with 99 priorities SQLite takes 31 to 44 times as long as with one, and Postgres 7 to 19
-// times, which is 30 ms.
+// ResumeKey and HoldKey lock the queue, and write one task for each priority in which the key has
+// tasks. With 99 such priorities that takes 30 ms on Postgres.
 func (q *Queue[V]) PauseKey(ctx context.Context, key string) error {
 	return q.pause(ctx, &key, true)
 }

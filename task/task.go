@@ -15,11 +15,11 @@ import (
 // call buries or deletes the task. Then all methods of the Task return [ErrLeaseLost] and change
 // nothing. A Task from Peek or List has no lease.
 //
-// A Task has the values of the call that returned it. Only Info.Until follows Touch, and
-// Info.State follows the call of this Task that ends its lease: it is 0 if the task is gone. After
-// a call in a transaction of the caller's own, both change when the store commits it (InTx), and
-// never if the caller commits it (WithTx). All methods are safe for concurrent use, except with
-// reads of the fields that they change.
+// A Task has the values of the call that returned it, but for two. Touch changes Info.Until, and
+// the call that ends the lease Info.State: it is 0 if the task is gone. In a transaction of the
+// caller's own both change when the store commits it (InTx), and never if the caller does
+// (WithTx). All methods are safe for concurrent use, except with reads of the fields that they
+// change.
 //
 // A consumer may change Priority before a Release, Snooze, Return, Fail, HoldKey, Repeat or Bury:
 // then the task has the new priority, and queues there like new work, even with KeepPlace.
