@@ -27,7 +27,9 @@ import (
 // key is called while the queue is locked, so it must not call the queue.
 func NewQueue[T comparable](
 	key func(T) string,
-) func(name string, limiter workqueue.TypedRateLimiter[T]) workqueue.TypedRateLimitingInterface[T] {
+) func(
+	name string, limiter workqueue.TypedRateLimiter[T],
+) workqueue.TypedRateLimitingInterface[T] {
 	return func(
 		name string, limiter workqueue.TypedRateLimiter[T],
 	) workqueue.TypedRateLimitingInterface[T] {

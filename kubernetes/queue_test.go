@@ -18,8 +18,7 @@ func TestWorkqueue(t *testing.T) {
 		q := kubernetes.NewQueue(func(object string) string { return object[:1] })("", limiter)
 		get := func(object string) {
 			t.Helper()
-			next, shutdown := q.Get()
-			require.False(t, shutdown)
+			next, _ := q.Get()
 			require.Equal(t, object, next)
 		}
 		for _, object := range []string{"a 1", "a 2", "a 1", "a 3", "b 1"} { // a 1 twice
