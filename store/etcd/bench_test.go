@@ -13,8 +13,8 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// The benchmark has the figures of docs/costs.md. Each client is a Store with a connection of its
-// own. All clients are in this process; the server is in another.
+// The benchmark has the figures of benchmarks/stores/README.md. Each client is a Store with a
+// connection of its own. All clients are in this process; the server is in another.
 
 // client is a queue that is open over a connection of its own.
 type client struct {
