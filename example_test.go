@@ -154,6 +154,24 @@ func ExampleOptions_cost() {
 
 // The queue charges a declared cost, and settles it with the true one: bob's first job takes 40
 // times as long as declared, so alice has the next turns.
+func ExampleOptions_maxInFlightPerKey() {
+	q := fairq.New(func(job string) string { return job[:1] }, &fairq.Options[string, string]{
+		ShareTime:         true,
+		MaxInFlightPerKey: 3, // of 4 workers: jobs of A that hang leave one to the others
+	})
+	_, _ = q.PushBatch([]string{"A1", "A2", "A3", "A4", "A5", "B1"})
+	for job, ok := q.Pop(); ok; job, ok = q.Pop() {
+		fmt.Print(job, " ")
+	}
+	fmt.Println("of A", q.KeyStat("A").Taken, "are in hand, and", q.KeyLen("A"), "wait")
+	_ = q.Done("A1") // All and pool.NewWorkers do it
+	job, _ := q.Pop()
+	fmt.Println("then", job)
+	// Output:
+	// A1 B1 A2 A3 of A 3 are in hand, and 2 wait
+	// then A4
+}
+
 func ExampleFairQueue_ReportCost() {
 	q := fairq.New(byUser, &fairq.Options[string, job]{
 		Cost: func(job) int64 { return 10 }, Quantum: 10, SettleCosts: true,
