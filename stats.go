@@ -57,8 +57,10 @@ type KeyStat[K comparable] struct {
 	Paused  bool `json:"paused,omitempty"` // by task.Queue.PauseKey
 
 	// WaitsUntil is the time from which tasks of the key can be taken again; zero unless the key
-	// waits, see task.Queue.HoldKey.
+	// waits, see task.Queue.HoldKey. HeldUntil is the same without task.Options.KeyRate: if it is
+	// earlier, the key has no tokens.
 	WaitsUntil time.Time `json:"waits_until,omitzero"`
+	HeldUntil  time.Time `json:"held_until,omitzero"`
 
 	Rounds int `json:"rounds,omitempty"` // of a FairQueue: after the current one, until the last turn
 	Weight int `json:"weight,omitempty"` // of a FairQueue: as Options.Weight returns now

@@ -100,18 +100,29 @@ var (
 	ErrExpired = driver.ErrExpired
 )
 
-// newError makes an Error of any error; nil stays nil.
+// The reason of a failure has at most maxStack bytes of the stack of a panic, after the mark.
+const (
+	maxStack  = 2 << 10
+	stackMark = "\n\ngoroutine "
+)
+
+// newError makes an Error of any error; nil stays nil. That of a panic ends with an empty line and
+// the begin of its stack.
 func newError(err error) *Error {
 	var e *Error
 	switch {
 	case err == nil:
 		return nil
 	case !errors.As(err, &e):
-		return &Error{Message: err.Error()}
+		e = new(Error)
 	case e == nil:
 		return &Error{Message: "a nil *task.Error"}
 	}
-	return &Error{Code: e.Code, Message: err.Error()}
+	reason := &Error{Code: e.Code, Message: err.Error()}
+	if p, ok := errors.AsType[*PanicError](err); ok {
+		reason.Message += "\n\n" + string(p.Stack[:min(len(p.Stack), maxStack)])
+	}
+	return reason
 }
 
 // PanicError names the function that panicked. [errors.Is] reports it as [ErrPanic], and also as

@@ -26,7 +26,7 @@ import (
 //
 //   - in memory O(keys), with the queue locked, and then a scan of tasks without the lock;
 //   - in databases a read of all tasks; in SQLite and Postgres, if n is 0, of those of paused
-//     keys.
+//     keys alone, and up to 1,000 keys follow that wait, in databases without their numbers of tasks.
 //
 // ByServed and ByRefused read only what this Queue has counted, so a KeyStat has no other fields,
 // and without Options.CountKeys there are no keys. They are O(Options.CountKeys · log
@@ -58,7 +58,7 @@ func (q *Queue[V]) KeyStats(
 	for _, k := range all {
 		stat := q.statOf(k.Key, q.counts.Of(k.Key, now))
 		stat.Backlog, stat.Taken, stat.Buried = k.Ready+k.Delayed+k.Held, k.Taken, k.Buried
-		stat.Paused, stat.WaitsUntil = k.Paused, k.WaitsUntil
+		stat.Paused, stat.WaitsUntil, stat.HeldUntil = k.Paused, k.WaitsUntil, k.HeldUntil
 		if !k.Oldest.IsZero() {
 			stat.OldestAge = max(0, now.Sub(k.Oldest))
 		}

@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -428,8 +429,8 @@ func (q *Queue[V]) changeGroup(ctx context.Context, group string, cancel bool) e
 }
 
 // Wait waits until the task with that unique key is gone or buried. It returns nil if the task was
-// acked, the recorded [*Error] if it is buried or was discarded, else [ErrDeleted] or
-// [ErrExpired]. If ctx is done first, Wait returns its error. The outcome of a task that is gone
+// acked, the recorded [*Error], without a stack, if it is buried or was discarded, else
+// [ErrDeleted] or [ErrExpired]. If ctx is done first, Wait returns its error. The outcome of a task that is gone
 // is kept during Options.Retention, unless its unique key is used again. Without an outcome and a
 // task Wait returns [ErrNotFound]. With PutOptions.Replace the outcome may be that of the work
 // that another caller has put in place of this one.
@@ -440,7 +441,12 @@ func (q *Queue[V]) Wait(ctx context.Context, uniqueKey string) error {
 	if q.options.AsIs {
 		return cmp.Or[error](q.notifier.over(), errAsIs)
 	}
-	return q.notifier.wait(ctx, uniqueKey)
+	err := q.notifier.wait(ctx, uniqueKey)
+	if e, ok := err.(*Error); ok {
+		message, _, _ := strings.Cut(e.Message, stackMark)
+		err = &Error{Code: e.Code, Message: message}
+	}
+	return err
 }
 
 // DeleteSome deletes the tasks of a State, Key and Kind, as Delete does, and returns their number.

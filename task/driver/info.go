@@ -162,6 +162,7 @@ type KeyStat struct {
 	Paused                              bool
 
 	WaitsUntil time.Time // the end of its wait; zero if the key does not wait
+	HeldUntil  time.Time // the same, but for the rate of the key
 	Oldest     time.Time // the first put of its ready and delayed tasks; zero without any
 }
 

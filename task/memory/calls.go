@@ -579,7 +579,7 @@ func (q *queue) KeyStats(_ context.Context, n int) ([]driver.KeyStat, error) {
 				Key: k.name, Ready: k.tasks[driver.Ready], Delayed: k.tasks[driver.Delayed],
 				Taken:  k.tasks[driver.Taken],
 				Buried: k.tasks[driver.Buried], Held: k.tasks[driver.Held], Paused: k.paused,
-				WaitsUntil: q.time(k.wait.End()),
+				WaitsUntil: q.time(k.wait.End()), HeldUntil: q.time(k.wait.Hold),
 			})
 		}
 	}
@@ -587,7 +587,7 @@ func (q *queue) KeyStats(_ context.Context, n int) ([]driver.KeyStat, error) {
 	slices.SortFunc(all, func(a, b driver.KeyStat) int { return b.Len() - a.Len() })
 	var first []driver.KeyStat
 	for i, k := range all {
-		if i < n || k.Paused {
+		if i < n || k.Paused || n == 0 && !k.WaitsUntil.IsZero() {
 			first = append(first, k)
 		}
 	}

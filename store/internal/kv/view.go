@@ -65,7 +65,7 @@ func (v *view) Number() (uint64, error) {
 	return n, nil
 }
 
-// KeyStats implements rows.View. It reads all tasks of the queue.
+// KeyStats implements rows.View. It reads all tasks of the queue, unless n is 0 and no key paused.
 func (v *view) KeyStats(n int) ([]rows.Key, error) {
 	stats := map[string]*rows.Key{}
 	of := func(key string) *rows.Key {
@@ -74,8 +74,17 @@ func (v *view) KeyStats(n int) ([]rows.Key, error) {
 		}
 		return stats[key]
 	}
+	var paused rows.Key
+	err := visit(table[rows.Key]{v, &keys}, &paused, func() {
+		if paused.Paused {
+			of(paused.Key).Paused = true
+		}
+	})
+	if err != nil || n+len(stats) == 0 {
+		return nil, err
+	}
 	var r rows.Row
-	err := visit(table[rows.Row]{v, &tasks}, &r, func() {
+	err = visit(table[rows.Row]{v, &tasks}, &r, func() {
 		k := of(r.Key)
 		k.Tasks[0]++
 		k.Tasks[r.State]++
@@ -84,14 +93,6 @@ func (v *view) KeyStats(n int) ([]rows.Key, error) {
 			k.Oldest = r.Created
 		}
 	})
-	var paused rows.Key
-	if err == nil {
-		err = visit(table[rows.Key]{v, &keys}, &paused, func() {
-			if paused.Paused {
-				of(paused.Key).Paused = true
-			}
-		})
-	}
 	all := slices.SortedFunc(maps.Values(stats), func(a, b *rows.Key) int {
 		return cmp.Or(cmp.Compare(b.Tasks[0], a.Tasks[0]), cmp.Compare(a.Key, b.Key))
 	})

@@ -64,24 +64,34 @@ func (b *backend) KeyStats(ctx context.Context, n int) (stats []driver.KeyStat, 
 				Oldest: timeOf(k.Oldest),
 			})
 		}
-		u.addWaits(stats)
+		u.addWaits(&stats, n)
 		return nil
 	}})
 	return stats, err
 }
 
-// addWaits fills in WaitsUntil.
-func (u *unit) addWaits(stats []driver.KeyStat) {
+// addWaits fills in until when keys wait. If n is 0, it adds up to a page of other keys that do.
+func (u *unit) addWaits(stats *[]driver.KeyStat, n int) {
 	if !u.keysWait() {
 		return
 	}
-	at := map[string]int{}
-	for i, k := range stats {
-		at[k.Key] = i
+	known := map[string]int{}
+	for i, k := range *stats {
+		known[k.Key] = i
 	}
-	for names := range slices.Chunk(slices.Sorted(maps.Keys(at)), pageSize) {
-		for _, k := range must(u.v.Keys().Scan(KeyRange(names))) {
-			stats[at[k.Key]].WaitsUntil = timeOf(k.End())
+	add := func(r Range) {
+		for _, k := range must(u.v.Keys().Scan(r)) {
+			i, ok := known[k.Key]
+			if !ok {
+				i, *stats = len(*stats), append(*stats, driver.KeyStat{Key: k.Key})
+			}
+			(*stats)[i].WaitsUntil, (*stats)[i].HeldUntil = timeOf(k.End()), timeOf(k.Hold)
 		}
+	}
+	for names := range slices.Chunk(slices.Sorted(maps.Keys(known)), pageSize) {
+		add(KeyRange(names))
+	}
+	if n == 0 {
+		add(Range{Index: KeyUntil, Prefixes: at(bit(true)), Desc: true, Limit: pageSize})
 	}
 }
