@@ -13,26 +13,31 @@ import (
 	"github.com/fairq/fairq/monitor"
 )
 
-func keyMetrics() []Metric {
-	return []Metric{
-		{
-			Name: "fairq.key.served", Unit: "{item}",
-			Help: "Items of a key that were delivered, or tasks that were taken.", Kind: Counter,
-			Attribute: "key",
-		},
-		{
-			Name: "fairq.key.refused", Unit: "{item}", Help: "Items of a key for which there was no room.",
-			Kind: Counter, Attribute: "key",
-		},
-		{
-			Name: "fairq.key.evicted", Unit: "{item}",
-			Help: "Items of a key that were dropped to make room.", Kind: Counter, Attribute: "key",
-		},
-		{
-			Name: "fairq.key.cost", Help: "What the items of a key that were delivered have cost.",
-			Kind: Counter, Attribute: "key",
-		},
+// keyTable has the counters of keys in the order of events, and then two gauges.
+var keyTable = []metric{
+	{
+		"fairq.key.served", "{item}", "Items of a key that were delivered, or tasks that were taken.",
+		Counter, "key", "",
+	},
+	{"fairq.key.refused", "{item}", "Items of a key for which there was no room.", Counter, "key", ""},
+	{"fairq.key.evicted", "{item}", "Items of a key that were dropped to make room.", Counter, "key", ""},
+	{"fairq.key.cost", "", "What the items of a key that were delivered have cost.", Counter, "key", ""},
+	{
+		"fairq.key.items", "{item}",
+		"Items of one of the keys with most of them, or tasks that are ready, delayed or held.", Sum,
+		"key", "",
+	},
+	{
+		"fairq.key.oldest.age", "s", "How long the oldest item or ready task of these has waited.", Gauge,
+		"key", "",
+	},
+}
+
+func keyMetrics() (all []Metric) {
+	for _, m := range keyTable {
+		all = append(all, m.empty())
 	}
+	return all
 }
 
 // other is the label of all keys without one of their own.
@@ -135,7 +140,9 @@ func (t *keyValues) add(total events, stats []fairq.KeyStat[string], n int, now 
 }
 
 // metrics returns the metrics of the keys of a source.
-func (t *keyValues) metrics(ctx context.Context, s *monitor.Source, stats any, n int) []Metric {
+func (t *keyValues) metrics(
+	ctx context.Context, s *monitor.Source, stats any, n int, isUp bool,
+) []Metric {
 	keys, _ := s.KeyStats(ctx, math.MaxInt32, fairq.ByServed) // a closed queue has none
 	refused, _ := s.KeyStats(ctx, math.MaxInt32, fairq.ByRefused)
 	for _, k := range refused {
@@ -146,15 +153,23 @@ func (t *keyValues) metrics(ctx context.Context, s *monitor.Source, stats any, n
 	if t.keys == nil {
 		t.keys = map[string]*labelled{}
 	}
-	if len(keys) == 0 && len(t.keys) == 0 {
-		return keyMetrics()
-	}
-	t.add(eventsOf(totals.Of(stats)), keys, n, time.Now())
 	m := keyMetrics()
 	for i := range m {
-		m[i].Values = map[string]float64{other: float64(t.other[i])}
-		for key, l := range t.keys {
-			m[i].Values[key] = float64(l.value[i])
+		m[i].Values = map[string]float64{}
+	}
+	if len(keys)+len(t.keys) > 0 {
+		t.add(eventsOf(totals.Of(stats)), keys, n, time.Now())
+		for i := range t.other {
+			m[i].Values[other] = float64(t.other[i])
+			for key, l := range t.keys {
+				m[i].Values[key] = float64(l.value[i])
+			}
+		}
+	}
+	longest, _ := s.KeyStats(ctx, n, fairq.ByBacklog)
+	for _, k := range longest {
+		if k.Backlog > 0 && isUp {
+			m[4].Values[k.Key], m[5].Values[k.Key] = float64(k.Backlog), k.OldestAge.Seconds()
 		}
 	}
 	return m

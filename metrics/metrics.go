@@ -32,6 +32,7 @@ const (
 	Gauge     Kind = iota // they go up and down
 	Counter               // they only grow, as long as the process runs
 	Histogram             // they count durations by size
+	Sum                   // they go up and down, and make sense added up
 )
 
 // Metric is a measured quantity.
@@ -89,7 +90,7 @@ func New(n int, sources ...*monitor.Source) *Set {
 
 // All returns the metrics that Look may return, without values.
 func (s *Set) All() []Metric {
-	all := append(keyMetrics(), up(false))
+	all := append(keyMetrics(), up(false), oldestTask.empty())
 	for stats := range tables {
 		all = append(all, of(reflect.Zero(stats).Interface(), true)...)
 	}
@@ -144,8 +145,17 @@ func (e *exported) look(ctx context.Context, keys int) []Metric {
 	defer func() { <-e.turn }()
 	stats, err := e.Stats(ctx)
 	found := append(of(stats, err == nil), up(err == nil))
+	if _, ok := stats.(task.Stats); ok && err == nil {
+		if oldest, err := e.KeyStats(ctx, 1, fairq.ByOldest); err == nil {
+			age := oldestTask.empty()
+			for _, k := range append(oldest, fairq.KeyStat[string]{})[:1] {
+				age.Values = map[string]float64{"": k.OldestAge.Seconds()}
+			}
+			found = append(found, age)
+		}
+	}
 	if keys > 0 {
-		found = append(found, e.keys.metrics(ctx, e.Source, stats, keys)...)
+		found = append(found, e.keys.metrics(ctx, e.Source, stats, keys, err == nil)...)
 	}
 	return found
 }
@@ -159,6 +169,17 @@ type metric struct {
 	fields           string // such as "Len", or "push Pushed pop Popped"
 }
 
+// oldestTask is not in the Stats.
+var oldestTask = metric{
+	"fairq.taskqueue.oldest.age", "s", "How long the oldest ready task has waited, as counted last.",
+	Gauge, "", "",
+}
+
+// empty returns the metric without values.
+func (m *metric) empty() Metric {
+	return Metric{Name: m.name, Unit: m.unit, Help: m.help, Kind: m.kind, Attribute: m.attribute}
+}
+
 // of returns the metrics of a fairq.Stats, task.Stats, pool.Stats or admit.Stats.
 func of(stats any, isUp bool) (all []Metric) {
 	s := reflect.ValueOf(stats)
@@ -170,7 +191,7 @@ func of(stats any, isUp bool) (all []Metric) {
 		table = table[:ownMetrics]
 	}
 	for _, m := range table {
-		one := Metric{Name: m.name, Unit: m.unit, Help: m.help, Kind: m.kind, Attribute: m.attribute}
+		one := m.empty()
 		switch words := strings.Fields(m.fields); {
 		case m.kind == Histogram:
 			one.Histogram = s.FieldByName(m.fields).Interface().(fairq.Histogram)
@@ -226,11 +247,11 @@ const ownMetrics = 3
 // tables are by the type of the Stats.
 var tables = map[reflect.Type][]metric{
 	reflect.TypeFor[fairq.Stats](): {
-		{"fairq.queue.items", "{item}", "Items queued.", Gauge, "", "Len"},
+		{"fairq.queue.items", "{item}", "Items queued.", Sum, "", "Len"},
 		{"fairq.queue.keys", "{key}", "Keys that have items queued.", Gauge, "", "Keys"},
 		{"fairq.queue.capacity", "{item}", "How many items there may be.", Gauge, "", "Capacity"},
 		{
-			"fairq.queue.waiting", "{goroutine}", "Goroutines in PushWait and PopWait.", Gauge,
+			"fairq.queue.waiting", "{goroutine}", "Goroutines in PushWait and PopWait.", Sum,
 			"call", "push WaitingPush pop WaitingPop",
 		},
 		{"fairq.queue.closed", "", "Whether the queue is closed.", Gauge, "", "Closed"},
@@ -240,7 +261,7 @@ var tables = map[reflect.Type][]metric{
 			"push Pushed pop Popped remove Removed evict Evicted drain Drained " +
 				"refuse Refused",
 		},
-		{"fairq.queue.cost.queued", "", "What the items queued cost.", Gauge, "", "CostQueued"},
+		{"fairq.queue.cost.queued", "", "What the items queued cost.", Sum, "", "CostQueued"},
 		{
 			"fairq.queue.cost.served", "", "What the items delivered have cost.", Counter, "",
 			"CostServed",
@@ -257,7 +278,7 @@ var tables = map[reflect.Type][]metric{
 	reflect.TypeFor[task.Stats](): {
 		{
 			"fairq.taskqueue.waiting", "{goroutine}",
-			"Goroutines of this process in PutWait and Take.", Gauge, "call",
+			"Goroutines of this process in PutWait and Take.", Sum, "call",
 			"put WaitingPut take WaitingTake",
 		},
 		{
@@ -273,7 +294,7 @@ var tables = map[reflect.Type][]metric{
 				"refuse Refused",
 		},
 		{
-			"fairq.taskqueue.tasks", "{task}", "Tasks by state.", Gauge, "state",
+			"fairq.taskqueue.tasks", "{task}", "Tasks by state.", Sum, "state",
 			"ready Ready delayed Delayed taken Taken buried Buried held Held",
 		},
 		{"fairq.taskqueue.keys", "{key}", "Keys that have tasks.", Gauge, "", "Keys"},
@@ -282,7 +303,7 @@ var tables = map[reflect.Type][]metric{
 			"Capacity",
 		},
 		{
-			"fairq.taskqueue.counted", "{task}", "Tasks that count in the capacity.", Gauge, "",
+			"fairq.taskqueue.counted", "{task}", "Tasks that count in the capacity.", Sum, "",
 			"Counted",
 		},
 		{"fairq.taskqueue.paused", "", "Whether the queue is paused.", Gauge, "", "Paused"},
@@ -290,7 +311,7 @@ var tables = map[reflect.Type][]metric{
 	reflect.TypeFor[pool.Stats](): {
 		{
 			"fairq.pool.workers", "{worker}",
-			"Workers that are idle or run a handler, and handlers in Yield.", Gauge, "state",
+			"Workers that are idle or run a handler, and handlers in Yield.", Sum, "state",
 			"idle Idle running Running nested Nested",
 		},
 		{
@@ -299,7 +320,7 @@ var tables = map[reflect.Type][]metric{
 		},
 		{
 			"fairq.pool.tasks", "{task}", "Tasks that are with the pool but not with a handler.",
-			Gauge, "state", "prefetched Prefetched unsettled Unsettled",
+			Sum, "state", "prefetched Prefetched unsettled Unsettled",
 		},
 		{
 			"fairq.pool.schedule", "", "Is 1 for the range of the schedule that is in force.",
@@ -325,9 +346,9 @@ var tables = map[reflect.Type][]metric{
 	},
 	reflect.TypeFor[admit.Stats](): {
 		{"fairq.limiter.limit", "{permit}", "How many permits there are.", Gauge, "", "Limit"},
-		{"fairq.limiter.held", "{permit}", "Permits that are held.", Gauge, "", "Held"},
+		{"fairq.limiter.held", "{permit}", "Permits that are held.", Sum, "", "Held"},
 		{
-			"fairq.limiter.waiting", "{call}", "Calls that wait for a permit.", Gauge, "",
+			"fairq.limiter.waiting", "{call}", "Calls that wait for a permit.", Sum, "",
 			"Waiting",
 		},
 		{"fairq.limiter.keys", "{key}", "Keys that hold permits or wait.", Gauge, "", "Keys"},

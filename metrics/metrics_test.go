@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -102,7 +101,12 @@ func TestValues(t *testing.T) {
 		q.Pop()
 		tq, err := task.Open[string](t.Context(), new(memory.Store), "emails", nil)
 		require.NoError(t, err)
-		_, err = tq.Put(t.Context(), "a", "a1", task.PutOptions{Delay: time.Second})
+		for i, key := range []string{"a", "b", "b"} {
+			_, err = tq.Put(t.Context(), key, "", task.PutOptions{Delay: time.Duration(i) * time.Second})
+			require.NoError(t, err)
+		}
+		time.Sleep(3 * time.Second)
+		_, err = tq.Put(t.Context(), "c", "", task.PutOptions{Delay: time.Hour})
 		require.NoError(t, err)
 		set := metrics.New(1, monitor.FairQueue("jobs", q, nil), monitor.TaskQueue("emails", tq, nil))
 		found := set.Look(t.Context())
@@ -110,14 +114,18 @@ func TestValues(t *testing.T) {
 		for name, want := range map[string]string{
 			"fairq.up": "1", "fairq.queue.items": "2", "fairq.queue.keys": "2",
 			"fairq.queue.events push": "3", "fairq.queue.events pop": "1",
-			"fairq.queue.oldest.age": "1", "fairq.key.served a": "1", "fairq.key.refused a": "1",
-			"fairq.queue.wait": q.Stats().Wait.String(),
+			"fairq.queue.oldest.age": "4", "fairq.key.served a": "1", "fairq.key.refused a": "1",
+			"fairq.queue.wait": q.Stats().Wait.String(), "fairq.key.items a": "1",
+			"fairq.key.oldest.age a": "4",
 		} {
 			require.Equal(t, want, got[name], name)
 		}
 		got = values(t, found["emails"])
 		require.Equal(t, "1", got["fairq.taskqueue.tasks delayed"])
-		require.NotContains(t, fmt.Sprint(got), "fairq.key")
+		require.Equal(t, "3", got["fairq.taskqueue.oldest.age"])
+		require.Equal(t, []string{"2", "2"},
+			[]string{got["fairq.key.items b"], got["fairq.key.oldest.age b"]}, "the key with most tasks")
+		require.NotContains(t, got, "fairq.key.items a")
 		require.NoError(t, tq.Close(t.Context()))
 		require.Equal(t, map[string]string{"fairq.up": "0"}, values(t, set.Look(t.Context())["emails"]))
 		emails := monitor.TaskQueue("emails", tq, nil)
@@ -215,33 +223,14 @@ func (sleeper) Failures() []pool.Failure { return nil }
 func (sleeper) Pause()                   {}
 func (sleeper) Resume()                  {}
 
-// log is a Times that records its calls.
-type log struct {
-	mu    sync.Mutex
-	lines []string
-}
-
-func (l *log) Waited(_ context.Context, class string,
-	d time.Duration,
-) {
-	l.add("waited", class, d)
-}
-
-func (l *log) Ran(_ context.Context, class, outcome string, d time.Duration) {
-	l.add("ran", class, outcome, d)
-}
-
-func (l *log) add(what ...any) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.lines = append(l.lines, strings.TrimSpace(fmt.Sprintln(what...)))
-}
-
 func TestObserve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var l log
-		observer := func(next pool.Observer[string]) pool.Observer[string] {
-			return metrics.Observe(next, &l)
+		var mu sync.Mutex
+		var lines []string
+		record := func(_ context.Context, class, outcome string, took time.Duration) {
+			mu.Lock()
+			defer mu.Unlock()
+			lines = append(lines, fmt.Sprint(class, outcome, took))
 		}
 		var p *pool.Pool[string]
 		handle := func(ctx context.Context, tk *task.Task[string]) error {
@@ -272,7 +261,7 @@ func TestObserve(t *testing.T) {
 		}
 		for _, next := range []pool.Observer[string]{nil, all} {
 			p = pool.Func(handle, &pool.Options[string]{
-				Workers: 1, Observer: observer(next), Classes: []pool.Class[string]{{Name: "bulk\xff"}},
+				Workers: 1, Observer: metrics.Observe(next, record), Classes: []pool.Class[string]{{Name: "bulk\xff"}},
 			})
 			for _, payload := range []string{"works", "fails", "again", "later", "lost", "deleted"} {
 				require.NoError(t, p.Submit(t.Context(), "a", payload))
@@ -280,16 +269,16 @@ func TestObserve(t *testing.T) {
 			time.Sleep(3 * time.Hour)
 			require.NoError(t, p.Shutdown(t.Context()))
 			require.ElementsMatch(t, []string{
-				"waited bulk\uFFFD 0s", "ran bulk\uFFFD succeeded 1m0s",
-				"waited bulk\uFFFD 1m0s", "ran bulk\uFFFD failed 1m0s",
-				"waited bulk\uFFFD 2m0s", "ran bulk\uFFFD retried 1m0s", "waited bulk\uFFFD 0s",
-				"ran bulk\uFFFD succeeded 1m0s",
-				"waited bulk\uFFFD 3m0s", "ran bulk\uFFFD snoozed 1m0s", "waited bulk\uFFFD 0s",
-				"ran bulk\uFFFD succeeded 1m0s",
-				"waited bulk\uFFFD 4m0s", "ran bulk\uFFFD lost 1m0s",
-				"waited bulk\uFFFD 5m0s", "ran bulk\uFFFD cancelled 1m0s",
-			}, l.lines)
-			l.lines = nil
+				"bulk\uFFFD0s", "bulk\uFFFDsucceeded1m0s",
+				"bulk\uFFFD1m0s", "bulk\uFFFDfailed1m0s",
+				"bulk\uFFFD2m0s", "bulk\uFFFDretried1m0s", "bulk\uFFFD0s",
+				"bulk\uFFFDsucceeded1m0s",
+				"bulk\uFFFD3m0s", "bulk\uFFFDsnoozed1m0s", "bulk\uFFFD0s",
+				"bulk\uFFFDsucceeded1m0s",
+				"bulk\uFFFD4m0s", "bulk\uFFFDlost1m0s",
+				"bulk\uFFFD5m0s", "bulk\uFFFDcancelled1m0s",
+			}, lines)
+			lines = nil
 		}
 		require.Equal(t, map[string]int{
 			"started works": 1, "succeeded works": 1, "started fails": 1, "failed fails": 1,
@@ -300,11 +289,11 @@ func TestObserve(t *testing.T) {
 
 		items := fairq.New(func(s string) string { return s }, nil)
 		w := pool.NewWorkers(items, func(context.Context, string) error { return nil },
-			&pool.WorkersOptions[string]{Observer: observer(nil)})
+			&pool.WorkersOptions[string]{Observer: metrics.Observe[string](nil, record)})
 		require.NoError(t, items.Push("a"))
 		synctest.Wait()
 		require.NoError(t, w.Shutdown(t.Context()))
-		require.Equal(t, []string{"ran  succeeded 0s"}, l.lines,
+		require.Equal(t, []string{"succeeded0s"}, lines,
 			"nobody knows how long an item has waited")
 	})
 }

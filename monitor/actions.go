@@ -22,6 +22,8 @@ type Action struct {
 	ID     task.ID // of a task
 	Kind   string  // as it is shown; of kick-all and delete-all, as are Key and Reason, empty for any
 	Reason string  // as in a group of failures
+
+	Limits task.KeyLimits // of limit-key
 }
 
 // The names of actions.
@@ -36,6 +38,7 @@ const (
 	resume    = "resume"
 	pauseKey  = "pause-key"
 	resumeKey = "resume-key"
+	limitKey  = "limit-key"
 )
 
 // Limits of an action.
@@ -90,7 +93,7 @@ func (m *Monitor) try(
 	ctx, cancel := context.WithTimeout(r.Context(), actionTimeout)
 	defer cancel()
 	n, more, err = s.of.do(ctx, *a, s.lastSample())
-	s.failures.Store(nil)
+	s.tasks.Store(nil)
 	s.mu.Lock()
 	s.next = time.Time{} // so that the sender sees the result at once
 	s.mu.Unlock()
@@ -99,7 +102,7 @@ func (m *Monitor) try(
 		return http.StatusOK, n, more, nil
 	case errors.Is(err, errNoKey), errors.Is(err, task.ErrNotFound):
 		return http.StatusNotFound, 0, false, err
-	case errors.Is(err, errRequest):
+	case errors.Is(err, errRequest), errors.Is(err, task.ErrInvalid):
 		return http.StatusBadRequest, 0, false, err
 	case errors.Is(err, task.ErrTaken):
 		return http.StatusConflict, 0, false, err
@@ -141,12 +144,24 @@ func (m *Monitor) read(
 		if a.ID, err = idOf(r.PostForm.Get("id")); err != nil {
 			return http.StatusBadRequest, err
 		}
-	case dropKey, pauseKey, resumeKey:
+	case dropKey, pauseKey, resumeKey, limitKey:
 		if a.Key == "" {
 			return http.StatusBadRequest, errors.New("there is no key")
 		}
 	}
-	if !m.options.Actions(r, *a) {
+	for name, field := range map[string]any{
+		"weight": &a.Limits.Weight, "max_in_flight": &a.Limits.MaxInFlight,
+		"rate": &a.Limits.Rate.Limit, "burst": &a.Limits.Rate.Burst,
+	} {
+		text := r.PostForm.Get(name)
+		if text == "" || a.Name != limitKey {
+			continue
+		}
+		if _, err := fmt.Sscanln(text, field); err != nil {
+			return http.StatusBadRequest, fmt.Errorf("%s is %s; it must be a number", name, shown(text))
+		}
+	}
+	if !slices.Contains(m.permitted(r, []Action{*a}), *a) {
 		return http.StatusForbidden, errors.New("this is not allowed")
 	}
 	if _, _, err := s.sample(r.Context()); err != nil { // because it maps texts to keys
@@ -166,7 +181,7 @@ func idOf(text string) (task.ID, error) {
 
 func (q *taskQueue[V]) actions() []string {
 	return []string{
-		kick, kickAll, bury, remove, removeAll, dropKey, pause, resume, pauseKey, resumeKey,
+		kick, kickAll, bury, remove, removeAll, dropKey, pause, resume, pauseKey, resumeKey, limitKey,
 	}
 }
 
@@ -176,7 +191,7 @@ func (q *taskQueue[V]) do(
 	ctx context.Context, a Action, last *sample,
 ) (n int, more bool, err error) {
 	var key string
-	if a.Name == dropKey || a.Name == pauseKey || a.Name == resumeKey {
+	if a.Key != "" && a.Name != kickAll && a.Name != removeAll {
 		var ok bool
 		if key, ok = resolve[string](a.Key, last); !ok {
 			return 0, false, errNoKey
@@ -198,12 +213,14 @@ func (q *taskQueue[V]) do(
 		return 1, false, q.PauseKey(ctx, key)
 	case resumeKey:
 		return 1, false, q.ResumeKey(ctx, key)
+	case limitKey:
+		return 1, false, q.SetKey(ctx, key, &a.Limits)
 	case dropKey:
 		n, err = q.DeleteSome(ctx, task.ListOptions{Key: &key})
 		return finished(ctx, n, err)
 	}
-	o, err := buriedOnes{key: a.Key, kind: a.Kind}.options(last)
-	switch {
+	o, err := selection{key: a.Key, kind: a.Kind}.options(last)
+	switch o.State = task.Buried; {
 	case err != nil:
 		return 0, false, err
 	case a.Name == removeAll && a.Reason == "":
@@ -231,8 +248,8 @@ func (q *taskQueue[V]) do(
 func (q *taskQueue[V]) each(
 	ctx context.Context, o task.ListOptions, reason string, do func(context.Context, task.ID) error,
 ) (n int, more bool, err error) {
-	failed := func(t *task.Task[V]) bool { return reason == reasonOf(each.Message(t)) }
-	n, err = each.Do(ctx, q.read(ctx, o), failed, do)
+	failed := func(t *task.Task[V]) bool { return reason == groupOf(t).Reason }
+	n, err = each.Do(ctx, q.read(ctx, o, maxRead), failed, do)
 	return finished(ctx, n, err)
 }
 

@@ -19,7 +19,7 @@ import (
 	"github.com/fairq/fairq/task/memory"
 )
 
-func everything(*http.Request, monitor.Action) bool { return true }
+func everything(_ *http.Request, asked []monitor.Action) []monitor.Action { return asked }
 
 func act(
 	t *testing.T, h http.Handler, source, name string, form map[string]string,
@@ -61,9 +61,11 @@ func TestActions(t *testing.T) {
 	var asked []monitor.Action
 	var log bytes.Buffer
 	m := monitor.New(&monitor.Options{
-		Actions: func(r *http.Request, a monitor.Action) bool {
-			asked = append(asked, a)
-			return r.Header.Get("X-User") != "mallory"
+		Actions: func(r *http.Request, a []monitor.Action) []monitor.Action {
+			if asked = append(asked, a...); r.Header.Get("X-User") == "mallory" {
+				return nil
+			}
+			return a
 		},
 		Logger: slog.New(slog.NewTextHandler(&log, nil)),
 	}, monitor.TaskQueue("mails", q, nil), monitor.Pool("workers", p, nil))
@@ -188,7 +190,7 @@ func TestRefusedActions(t *testing.T) {
 	_, answer := get(t, off, "/v1/queues")
 	require.Empty(t, answer["queues"].([]any)[0].(map[string]any)["actions"])
 	_, answer = get(t, on, "/v1/queues")
-	require.Len(t, answer["queues"].([]any)[0].(map[string]any)["actions"], 10)
+	require.Len(t, answer["queues"].([]any)[0].(map[string]any)["actions"], 11)
 
 	for i, header := range []http.Header{
 		// A browser sends its page's origin, here the host of the request.

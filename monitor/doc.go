@@ -27,10 +27,10 @@
 //     locks the queue to copy, and does the rest without the lock. Upcoming holds it longest, for
 //     0.02 to 0.07 ms with any number of items and keys, or KeyStats where Options.CountKeys is
 //     several thousand.
-//   - TaskQueue: Stats, KeyStats by service and refusals, and Upcoming of 1,000 tasks. In memory
-//     Upcoming holds the lock longest, for 0.1 to 0.6 ms. In other stores it reads 200 tasks, and
-//     all calls make a bounded number of indexed reads. KeyStats by backlog and age may read all
-//     tasks, and are so rare that they take at most a fortieth of the time.
+//   - TaskQueue: Stats, KeyStats by service and refusals, List of taken tasks, and Upcoming of
+//     1,000 tasks. In memory Upcoming holds the lock longest, for 0.1 to 0.6 ms. In other stores it
+//     reads 200 tasks, and all calls make a bounded number of indexed reads. To count tasks by key
+//     it lists all of them, in pages of 1,000, for at most a fortieth of the time.
 //   - Pool: Stats, and a read of its queue.
 //
 // These are medians of BenchmarkLook, and for tasks of BenchmarkUpcoming in task/memory. On a very
@@ -50,12 +50,13 @@
 //	/v1/queues/{name}/keys?limit=&by=   up to 100 keys, by backlog, oldest, served, refused, paused
 //	/v1/queues/{name}/snapshot?limit=   the next items, in order, up to 1,000
 //	/v1/queues/{name}/history           numbers of the last hour, while the source was read
-//	/v1/queues/{name}/failures?by=      up to 10,000 buried tasks, grouped by reason, key or kind;
-//	                                    or the last failures of a pool
-//	/v1/queues/{name}/buried?limit=&after=&key=&kind=&reason=   up to 100 of them, by id
+//	/v1/queues/{name}/tasks?state=&key=&kind=&reason=&by=&limit=   up to 1,000 tasks of a state, and
+//	                                    the first 10,000 grouped by reason, key or kind. The states
+//	                                    are ready, taken, retrying, delayed, held, buried; and failed,
+//	                                    the last failures of a pool
 //	/v1/queues/{name}/tasks/{id}        all fields of a task
 //	/v1/queues/{name}/search?key=       the position of a key's first item among the next items
-//	/v1/queues/{name}/events            all of this as server-sent events, for up to 100 viewers
+//	/v1/queues/{name}/live?after=       all that the page shows, as soon as it is not that of a time
 //	POST /v1/queues/{name}/actions/...  see [Options.Actions]
 //
 // The default limit is 50. Later versions may add fields; existing fields keep their names and
@@ -68,6 +69,6 @@
 //
 // # The end of a server
 //
-// [net/http.Server.Shutdown] waits for running requests, and an open page has one. To end these,
-// cancel the BaseContext in a function for RegisterOnShutdown.
+// [net/http.Server.Shutdown] waits for running requests, and an open page has one, which lasts
+// until the next read. To end these, cancel the BaseContext in a function for RegisterOnShutdown.
 package monitor

@@ -13,7 +13,7 @@ func Fields() (names []string) {
 		for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice && t.Name() == "" {
 			t = t.Elem()
 		}
-		if t.Kind() != reflect.Struct || t.PkgPath() == "time" {
+		if t.Kind() != reflect.Struct || t.PkgPath() == "time" || t.PkgPath() == "github.com/fairq/fairq" {
 			return
 		}
 		for i := range t.NumField() {
@@ -27,9 +27,8 @@ func Fields() (names []string) {
 		}
 	}
 	for _, t := range []reflect.Type{
-		reflect.TypeFor[sample](), reflect.TypeFor[whole](), reflect.TypeFor[found](),
-		reflect.TypeFor[failures](), reflect.TypeFor[buriedPage](),
-		reflect.TypeFor[taskRow](), reflect.TypeFor[point](),
+		reflect.TypeFor[sample](), reflect.TypeFor[place](),
+		reflect.TypeFor[taskList](), reflect.TypeFor[point](),
 	} {
 		add(t)
 	}

@@ -105,7 +105,7 @@ func TestHostileKeys(t *testing.T) {
 	m := monitor.New(&monitor.Options{Actions: everything, Logger: slog.New(slog.DiscardHandler)},
 		monitor.FairQueue("jobs", q, func(item string) string { return item }))
 	for _, path := range []string{
-		"keys?limit=100", "snapshot?limit=1000", "search?key=%ff", "buried",
+		"keys?limit=100", "snapshot?limit=1000", "search?key=%ff", "tasks",
 	} {
 		w := httptest.NewRecorder()
 		m.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v1/queues/jobs/"+path, nil))
@@ -137,7 +137,7 @@ func TestNaN(t *testing.T) {
 	_, answer := get(t, m, "/v1/queues/jobs/keys")
 	require.Len(t, answer["keys"], 1)
 	row := answer["keys"].([]any)[0].(map[string]any)
-	require.EqualValues(t, 9, row["len"])
+	require.EqualValues(t, 9, row["backlog"])
 	_, answer = get(t, m, "/v1/queues/jobs/snapshot?limit=1")
 	require.Equal(t, "describe panicked: no",
 		answer["upcoming"].([]any)[0].(map[string]any)["payload"])

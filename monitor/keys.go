@@ -4,41 +4,26 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/internal/each"
 )
 
-// keyRow has the numbers of a key.
+// keyRow has the numbers of a key. The backlog of a limiter is the calls that wait.
 type keyRow struct {
-	Key string `json:"key"`
-	// items queued; tasks that are ready, delayed or held; calls that wait
-	Len    int  `json:"len"`
-	Taken  int  `json:"taken"`  // tasks; of a limiter the permits held
-	Buried int  `json:"buried"` // tasks
-	Paused bool `json:"paused"`
-	// WaitsUntil is when tasks of the key can be taken again, if it waits.
-	WaitsUntil time.Time `json:"waits_until,omitzero"`
-	Weight     int       `json:"weight,omitempty"` // not of tasks
-
-	Cost      uint64        `json:"cost,omitempty"`          // of the queued items
-	OldestAge time.Duration `json:"oldest_age_ns,omitempty"` // of items with TrackWait only
+	each.KeyRow
 
 	// Share is the part that the key has had of the service in the last minute, by cost if there
 	// are costs: 0 to 1.
-	Share  float64      `json:"share"`
-	Total  fairq.Counts `json:"total"`
-	Recent fairq.Counts `json:"recent"`
-	Missed uint64       `json:"missed"`
-	Minute *minute      `json:"minute,omitempty"`
+	Share  float64 `json:"share"`
+	Minute *minute `json:"minute,omitempty"`
 
-	first bool            // among the first keys of an order
-	wait  fairq.Histogram // of the delivered items
+	first bool // among the first keys of an order
 }
 
 // keyOrders are the orders of rows, by the name that a request gives.
 var keyOrders = map[string]func(a, b *keyRow) int{
-	"backlog": func(a, b *keyRow) int { return cmp.Compare(b.Len, a.Len) },
+	"backlog": func(a, b *keyRow) int { return cmp.Compare(b.Backlog, a.Backlog) },
 	"oldest":  func(a, b *keyRow) int { return cmp.Compare(b.OldestAge, a.OldestAge) },
 	"served":  func(a, b *keyRow) int { return cmp.Compare(b.Recent.Served, a.Recent.Served) },
 	"refused": func(a, b *keyRow) int { return cmp.Compare(b.Recent.Refused, a.Recent.Refused) },
@@ -56,7 +41,7 @@ var keyOrders = map[string]func(a, b *keyRow) int{
 // inOrder returns rows in an order. Backlog and age order rows that are equal in it.
 func inOrder(rows []keyRow, by string) []keyRow {
 	return slices.SortedFunc(slices.Values(rows), func(a, b keyRow) int {
-		return cmp.Or(keyOrders[by](&a, &b), cmp.Compare(b.Len, a.Len),
+		return cmp.Or(keyOrders[by](&a, &b), cmp.Compare(b.Backlog, a.Backlog),
 			cmp.Compare(b.OldestAge, a.OldestAge), cmp.Compare(a.Key, b.Key))
 	})
 }
@@ -82,15 +67,26 @@ func newKeyRows[K comparable](orders ...[]fairq.KeyStat[K]) *keyRows[K] {
 // add fills in the row of a key. For tasks, the order by service has only counted events.
 func (t *keyRows[K]) add(s *fairq.KeyStat[K], first bool) {
 	row := t.of(s.Key)
-	row.Len, row.Taken, row.Buried = max(row.Len, s.Backlog), max(row.Taken, s.Taken),
-		max(row.Buried, s.Buried)
-	row.Weight, row.Cost, row.OldestAge = max(row.Weight, s.Weight), max(row.Cost, s.Cost),
-		max(row.OldestAge, s.OldestAge)
-	row.Paused, row.first = row.Paused || s.Paused, row.first || first
-	if !s.WaitsUntil.IsZero() {
-		row.WaitsUntil = s.WaitsUntil
+	was := row.KeyStat
+	row.KeyStat = shownStat(s, row.Key)
+	row.Backlog, row.Taken, row.Buried = max(s.Backlog, was.Backlog), max(s.Taken, was.Taken),
+		max(s.Buried, was.Buried)
+	row.Weight, row.Cost, row.OldestAge = max(s.Weight, was.Weight), max(s.Cost, was.Cost),
+		max(s.OldestAge, was.OldestAge)
+	row.Paused, row.first = s.Paused || was.Paused, row.first || first
+	if s.WaitsUntil.IsZero() {
+		row.WaitsUntil, row.HeldUntil = was.WaitsUntil, was.HeldUntil
 	}
-	row.Total, row.Recent, row.Missed, row.wait = s.Total, s.Recent, s.Missed, s.Wait
+}
+
+// shownStat returns the numbers of a key that is shown as that text.
+func shownStat[K comparable](s *fairq.KeyStat[K], text string) fairq.KeyStat[string] {
+	return fairq.KeyStat[string]{
+		Key: text, Backlog: s.Backlog, Taken: s.Taken, Buried: s.Buried, Paused: s.Paused,
+		WaitsUntil: s.WaitsUntil, HeldUntil: s.HeldUntil, Rounds: s.Rounds, Weight: s.Weight,
+		Cost: s.Cost, OldestAge: s.OldestAge, Wait: s.Wait, Total: s.Total, Recent: s.Recent,
+		Missed: s.Missed,
+	}
 }
 
 // text returns how a key is shown.
@@ -108,7 +104,8 @@ func (t *keyRows[K]) of(key K) *keyRow {
 	text := t.text(key)
 	row := t.rows[text]
 	if row == nil {
-		row = &keyRow{Key: text}
+		row = new(keyRow)
+		row.Key = text
 		t.rows[text] = row
 	}
 	return row

@@ -156,6 +156,7 @@ func (p *past) add(l *sample) {
 		is(isClosed, s.Closed)
 	}
 	at.counts = now.counts
+	l.Point = &at
 	if n := len(p.points); n == 0 || l.At.Sub(p.points[n-1].At) >= pointStep {
 		p.points = append(p.points[max(0, n+1-maxPoints):], at)
 	}
@@ -173,7 +174,7 @@ func (p *past) add(l *sample) {
 		if m == nil && !p.all.IsZero() { // the key had no counts at the earlier looks
 			m = moments{{at: p.all}}
 		}
-		k.Minute = m.add(moment{l.At, countsOf(k.Total), k.wait})
+		k.Minute = m.add(moment{l.At, countsOf(k.Total), k.Wait})
 		keys[k.Key] = m
 		if k.Minute == nil || l.Minute == nil {
 			continue
@@ -213,7 +214,7 @@ func (l *sample) alerts() []string {
 	var paused []string
 	for i := range l.Keys {
 		k := &l.Keys[i]
-		if longest == nil || k.Len > longest.Len {
+		if longest == nil || k.Backlog > longest.Backlog {
 			longest = k
 		}
 		if n := k.refused(); n > 0 && (refused == nil || n > refused.refused()) {
@@ -239,9 +240,9 @@ func (l *sample) alerts() []string {
 		"tasks": {"task", "tasks"}, "pool": {"task", "tasks"},
 	}[l.Kind]
 	if longest != nil && l.keyCount() > 1 && l.Backlog >= alertBacklog &&
-		float64(longest.Len) >= alertShare*float64(l.Backlog) {
+		float64(longest.Backlog) >= alertShare*float64(l.Backlog) {
 		text := fmt.Sprintf("%s has %d %% of the backlog", longest.Key,
-			min(99, 100*longest.Len/l.Backlog))
+			min(99, 100*longest.Backlog/l.Backlog))
 		if n := longest.refused(); n > 0 {
 			text += fmt.Sprintf("; %s of its %s %s refused %s", number(n), what[1],
 				one(n, "was", "were"), in)
@@ -267,6 +268,9 @@ func (l *sample) alerts() []string {
 		}
 	} else if n > 0 {
 		alert("%s %s failed for good %s", number(n), one(n, "task", "tasks"), in)
+	}
+	if l.busy != "" {
+		alert("%s", l.busy)
 	}
 	if n := lately.Lost; n > 0 {
 		alert("%s %s lost %s", number(n), one(n, "lease was", "leases were"), in)

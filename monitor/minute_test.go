@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"reflect"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -184,8 +186,8 @@ func TestAlerts(t *testing.T) {
 		}, alerts(t, m, "workers"))
 		paused := rows(t, m, "/v1/queues/mails/keys?by=paused", "keys")
 		require.Equal(t, "nobody", paused[0]["key"])
-		require.Equal(t, true, paused[0]["paused"])
-		require.Equal(t, false, paused[1]["paused"])
+		require.Equal(t, "paused", paused[0]["why"])
+		require.NotContains(t, paused[1], "why")
 		require.NoError(t, tasks.ResumeKey(t.Context(), "nobody"))
 		require.NoError(t, tasks.Resume(t.Context()))
 		time.Sleep(3 * time.Minute)
@@ -251,34 +253,101 @@ func TestAway(t *testing.T) {
 	})
 }
 
-// Even in a database with too many tasks to count them by key, the page shows the paused keys.
-func TestPausedKeysAmongManyTasks(t *testing.T) {
-	q, err := task.Open[int](t.Context(), &broken{Store: new(memory.Store), slow: true}, "mails", nil)
-	require.NoError(t, err)
-	for i := range 9 {
-		_, err := q.Put(t.Context(), fmt.Sprint("user ", i%3), i, task.PutOptions{})
+// Beside any number of tasks the page shows who has most of them. It counts in pages, for a
+// fortieth of the time, and says how far it has come, and of what time the count is.
+func TestManyTasks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &broken{Store: new(memory.Store), takes: 50 * time.Millisecond}
+		q, err := task.Open[int](t.Context(), s, "mails", nil)
 		require.NoError(t, err)
-	}
-	require.NoError(t, q.PauseKey(t.Context(), "user 0"))
-	require.NoError(t, q.PauseKey(t.Context(), "nobody"))
-	m := monitor.New(nil, monitor.TaskQueue("mails", q, nil))
-	paused := rows(t, m, "/v1/queues/mails/keys?by=paused", "keys")
-	require.Len(t, paused, 4)
-	for i, key := range []string{"user 0", "nobody"} {
-		require.Equal(t, []any{key, true, 3.0 * float64(1-i)},
-			[]any{paused[i]["key"], paused[i]["paused"], paused[i]["len"]})
-	}
-	_, answer := get(t, m, "/v1/queues/mails")
-	require.Equal(t, []any{"2 keys are paused, such as user 0"}, answer["alerts"])
-	require.Equal(t, "0001-01-01T00:00:00Z", answer["keys_at"], "the others are not counted")
+		for i := range 9500 {
+			_, err := q.Put(t.Context(), []string{"mallory", fmt.Sprint("user ", i)}[i%2], i,
+				task.PutOptions{})
+			require.NoError(t, err)
+		}
+		require.NoError(t, q.PauseKey(t.Context(), "nobody"))
+		m := monitor.New(nil, monitor.TaskQueue("mails", q, nil))
+		_, answer := get(t, m, "/v1/queues/mails")
+		require.EqualValues(t, 4000, answer["keys_of"])
+		require.Equal(t, []any{"the key nobody is paused"}, answer["alerts"])
+		begin := time.Now()
+		for answer["keys_of"] != nil {
+			time.Sleep(time.Second)
+			_, answer = get(t, m, "/v1/queues/mails")
+		}
+		require.GreaterOrEqual(t, time.Since(begin), 40*(s.counted-400*time.Millisecond))
+		require.Less(t, time.Since(begin), 40*s.counted)
+		require.Equal(t, []any{"the key nobody is paused", "mallory has 50 % of the backlog"},
+			answer["alerts"])
+		require.InDelta(t, 20*time.Second, answer["keys_ns"], 5e9)
+		first := rows(t, m, "/v1/queues/mails/keys?limit=1", "keys")[0]
+		require.Equal(t, []any{"mallory", 4750.0}, []any{first["key"], first["backlog"]})
+		_, found := get(t, m, "/v1/queues/mails/search?key=mallory")
+		require.EqualValues(t, 4750, found["len"])
+	})
 }
 
-// broken is a store that looks like a database. Its numbers cannot be read while err is set. If it
-// is slow, it never ends to count keys.
+// A key without tasks that can be taken says why.
+func TestWhy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, err := task.Open[int](t.Context(), new(memory.Store), "mails", &task.Options[int]{
+			MaxInFlightPerKey: 2, KeyRate: task.Rate{Limit: 1.0 / 60, Burst: 3},
+		})
+		require.NoError(t, err)
+		m := monitor.New(&monitor.Options{Actions: everything, Logger: slog.New(slog.DiscardHandler)},
+			monitor.TaskQueue("mails", q, nil))
+		limit := func(form map[string]string) (int, any) {
+			form["key"] = "one"
+			status, answer := act(t, m, "mails", "limit-key", form)
+			return status, answer["error"]
+		}
+		_, failed := limit(map[string]string{"max_in_flight": "1", "rate": "0.5", "weight": "3"})
+		require.Nil(t, failed)
+		for _, key := range strings.Fields("two two two one one rate rate rate rate free held paused") {
+			_, err := q.Put(t.Context(), key, 0, task.PutOptions{})
+			require.NoError(t, err)
+		}
+		require.NoError(t, q.PauseKey(t.Context(), "paused"))
+		require.NoError(t, q.HoldKey(t.Context(), "held", time.Hour))
+		for range 7 {
+			taken, err := q.Take(t.Context())
+			require.NoError(t, err)
+			if taken.Key == "rate" {
+				require.NoError(t, taken.Ack(t.Context()))
+			}
+		}
+		time.Sleep(2 * time.Second)
+		why := map[any]any{}
+		for _, row := range rows(t, m, "/v1/queues/mails/keys", "keys") {
+			if why[row["key"]] = row["why"]; row["key"] == "one" {
+				require.Equal(t, "weight 3, 1 at a time, 0.5 a second, up to 1 at once", row["limits"])
+			}
+		}
+		require.Equal(t, map[any]any{
+			"two": "at its limit of 2", "one": "at its limit of 1", "rate": "out of its rate",
+			"free": nil, "held": "held", "paused": "paused",
+		}, why)
+		status, failed := limit(map[string]string{"rate": "fast"})
+		require.Equal(t, http.StatusBadRequest, status)
+		require.Equal(t, "rate is fast; it must be a number", failed)
+		status, failed = limit(map[string]string{"weight": "-1"})
+		require.Equal(t, http.StatusBadRequest, status)
+		require.Contains(t, failed, "KeyLimits.Weight is -1")
+		_, failed = limit(map[string]string{})
+		require.Nil(t, failed)
+		limited, err := q.LimitedKeys(t.Context(), "", 0)
+		require.NoError(t, err)
+		require.Empty(t, limited)
+		require.NoError(t, q.Close(t.Context()))
+	})
+}
+
+// broken is a store that looks like a database. Its numbers cannot be read while err is set. Each
+// list of tasks takes some time.
 type broken struct {
 	task.Store
-	slow bool
-	err  error
+	takes, counted time.Duration
+	err            error
 }
 
 func (s *broken) Open(
@@ -305,12 +374,10 @@ func (q *brokenQueue) Stats(ctx context.Context) (driver.Stats, error) {
 	return q.Backend.Stats(ctx)
 }
 
-func (q *brokenQueue) KeyStats(ctx context.Context, n int) ([]driver.KeyStat, error) {
-	if q.slow && n > 0 {
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}
-	return q.Backend.KeyStats(ctx, n)
+func (q *brokenQueue) List(ctx context.Context, o driver.ListOptions) ([]driver.Record, error) {
+	time.Sleep(q.takes)
+	q.counted += q.takes
+	return q.Backend.List(ctx, o)
 }
 
 // After Show a page has the new sources.
@@ -318,14 +385,14 @@ func TestShow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := monitor.Pool("a", new(counted), nil), monitor.Pool("workers", new(counted), nil)
 		m := monitor.New(nil, a, b)
-		v := watch(t.Context(), m)
-		time.Sleep(3500 * time.Millisecond)
+		next := watch(t, m)
+		status, _ := next()
+		require.Equal(t, http.StatusOK, status)
 		m.Show(a)
-		time.Sleep(time.Minute)
-		require.Len(t, v.seen(), 4, "its stream ends")
-		require.Len(t, rows(t, m, "/v1/queues", "queues"), 1)
-		status, _ := get(t, m, "/v1/queues/workers")
+		status, answer := next()
 		require.Equal(t, http.StatusNotFound, status)
+		require.Equal(t, "there is no queue workers", answer["error"])
+		require.Len(t, rows(t, m, "/v1/queues", "queues"), 1)
 	})
 }
 
@@ -370,7 +437,7 @@ func TestV1(t *testing.T) {
 		for _, path := range []string{
 			"", "/jobs", "/mails", "/workers", "/api", "/jobs/keys", "/mails/keys", "/jobs/snapshot",
 			"/mails/snapshot", "/jobs/history", "/mails/history",
-			"/mails/failures", "/mails/buried", "/mails/tasks/1", "/jobs/search?key=user+1", "/nothing",
+			"/mails/tasks", "/mails/tasks/1", "/jobs/search?key=user+1", "/nothing",
 		} {
 			_, answers["/v1/queues"+path] = get(t, m, "/v1/queues"+path)
 		}
@@ -387,18 +454,8 @@ func TestV1(t *testing.T) {
 	})
 }
 
-// The headers of events make proxies pass them on. Actions are refused by their origin.
-func TestProxies(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		m := monitor.New(&monitor.Options{
-			Actions: everything, TrustedOrigins: []string{"http://ops.example.com"},
-		}, monitor.Pool("workers", new(counted), nil))
-		v := watch(ctx, m)
-		synctest.Wait()
-		require.Equal(t, "no", v.Header().Get("X-Accel-Buffering"))
-		cancel()
-	})
+// Actions are refused by their origin.
+func TestOrigins(t *testing.T) {
 	m := monitor.New(&monitor.Options{
 		Actions: everything, TrustedOrigins: []string{"http://ops.example.com"},
 	}, monitor.Pool("workers", new(counted), nil))

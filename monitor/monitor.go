@@ -1,11 +1,14 @@
 package monitor
 
 import (
+	"bytes"
 	"cmp"
+	"compress/gzip"
 	"context"
 	"embed"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -19,10 +22,10 @@ import (
 
 // Options configure a Monitor. The zero value of each field is its default.
 type Options struct {
-	// Actions permits actions. Each request for an action calls it, in its own goroutine, and is
-	// refused unless it returns true: it must check that the sender is known and has the right. The
-	// list of sources calls it too, once for each possible action, without Key, ID, Kind and Reason,
-	// and the page has a button for each permitted action. nil permits none.
+	// Actions permits actions. It returns those of the given ones that the request may do; so it must
+	// check that the sender is known and has the right. Each request for an action calls it, in its
+	// own goroutine. The list of sources calls it too, once with all possible actions, without Key,
+	// ID, Kind and Reason, and the page has a button for each permitted one. nil permits none.
 	//
 	// An action is a POST to /v1/queues/{name}/actions/{action}, with a form of at most 64 KiB: id is
 	// the id of a task; key, kind and reason are in the form of the page. The response is
@@ -38,6 +41,8 @@ type Options struct {
 	//	resume           undoes pause
 	//	pause-key   key  stops the taking of a key's tasks
 	//	resume-key  key  undoes pause-key
+	//	limit-key   key  sets the limits of a key, see [task.Queue.SetKey]: weight, max_in_flight,
+	//	                 rate and burst, each a number or empty; none removes them
 	//
 	// Task queues have all actions, pools pause and resume, and FairQueues drop-key, which removes
 	// items without a notice to the program. A FairQueue cannot be paused, because it gives an item
@@ -46,7 +51,7 @@ type Options struct {
 	// A Monitor refuses requests that a browser sends for a page of another origin, whatever Actions
 	// returns, see [net/http.CrossOriginProtection]. That does not detect a foreign name that points
 	// to this address, so an Actions that trusts everybody must at least check r.Host.
-	Actions func(r *http.Request, a Action) bool
+	Actions func(r *http.Request, asked []Action) (permitted []Action)
 
 	// TrustedOrigins are origins such as "https://ops.example.com" whose pages may send actions,
 	// where a proxy changes the Host of requests: see docs/operating.md. New panics if one is
@@ -64,14 +69,11 @@ type Monitor struct {
 	options Options
 	mux     http.ServeMux
 	origin  http.CrossOriginProtection
-	viewers atomic.Int64
 }
 
-// Limits of requests: of pages that are open at a time, of how long one may take to read an event,
-// of the bytes of a key in a query or a form, and of how long a list waits for looks.
+// Limits of requests: of the bytes of a key in a query or a form, and of how long a list waits for
+// looks.
 const (
-	maxViewers   = 100
-	writeTimeout = 10 * time.Second
 	maxQuery     = 1 << 10
 	defaultLimit = 50
 	listTimeout  = 200 * time.Millisecond
@@ -90,10 +92,8 @@ var parts = map[string]part{
 	"snapshot": ofSample(upcomingOf),
 	"search":   ofSample(search),
 	"history":  ofSample(historyOf),
-	"failures": ofTasks(failuresOf),
-	"buried":   ofTasks(buriedOf),
-	"tasks":    ofTasks(taskOf),
-	"events":   (*Monitor).events,
+	"tasks":    ofTasks(tasksOf),
+	"live":     (*Monitor).live,
 	"actions":  (*Monitor).act,
 }
 
@@ -206,17 +206,32 @@ func (m *Monitor) list(w http.ResponseWriter, r *http.Request) {
 		summary
 		Actions []string `json:"actions"` // that the client may do
 	}
-	all := []listed{}
-	for _, s := range m.look(r.Context(), listTimeout) {
-		l := listed{s.summary(), []string{}}
+	all, asked := []listed{}, []Action{}
+	sources := m.look(r.Context(), listTimeout)
+	for _, s := range sources {
 		for _, name := range s.of.actions() {
-			if m.options.Actions != nil && m.options.Actions(r, Action{Source: s.name, Name: name}) {
-				l.Actions = append(l.Actions, name)
+			asked = append(asked, Action{Source: s.name, Name: name})
+		}
+	}
+	permitted := m.permitted(r, asked)
+	for _, s := range sources {
+		l := listed{s.summary(), []string{}}
+		for _, a := range permitted {
+			if a.Source == s.name {
+				l.Actions = append(l.Actions, a.Name)
 			}
 		}
 		all = append(all, l)
 	}
 	answer(w, http.StatusOK, map[string]any{"queues": all})
+}
+
+// permitted returns those of the actions that a request may do.
+func (m *Monitor) permitted(r *http.Request, asked []Action) []Action {
+	if m.options.Actions == nil {
+		return nil
+	}
+	return m.options.Actions(r, asked)
 }
 
 // ofSource handles the requests for a source.
@@ -258,7 +273,7 @@ func (m *Monitor) servePart(
 ) (ok bool) {
 	name, rest, deeper := strings.Cut(path, "/")
 	f := parts[name]
-	if f == nil || deeper != (name == "actions" || name == "tasks") {
+	if f == nil || deeper != (name == "actions") && name != "tasks" {
 		return false
 	}
 	answers := func(w http.ResponseWriter, r *http.Request) { f(m, w, r, s, rest) }
@@ -316,7 +331,7 @@ func first[T any](rows []T, n int) []T {
 	return rows[:min(n, len(rows))]
 }
 
-func summaryOf(_ *Source, l *sample, _ *http.Request) (any, error) { return l.whole(), nil }
+func summaryOf(_ *Source, l *sample, _ *http.Request) (any, error) { return l.summary, nil }
 
 func keysOf(_ *Source, l *sample, r *http.Request) (any, error) {
 	n, err := limit(r, maxKeys)
@@ -346,38 +361,30 @@ func historyOf(s *Source, l *sample, _ *http.Request) (any, error) {
 	}, nil
 }
 
-// events sends all that is known of a source, and again whenever there is news.
-func (m *Monitor) events(w http.ResponseWriter, r *http.Request, s *Source, _ string) {
-	defer m.viewers.Add(-1)
-	if m.viewers.Add(1) > maxViewers {
-		fail(w, http.StatusServiceUnavailable, "%d pages are open, which is the limit", maxViewers)
-		return
-	}
-	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("X-Accel-Buffering", "no") // or nginx would keep it until it has more
-	c := http.NewResponseController(w)
-	for r.Method == http.MethodGet {
+// live answers with all that is known of a source, as soon as that is news to the client. A client
+// that asks only when it has read the answer gets no old ones, however slow its line is.
+func (m *Monitor) live(w http.ResponseWriter, r *http.Request, s *Source, _ string) {
+	for m.source(s.name) == s {
 		l, next, err := s.sample(r.Context())
 		if err != nil {
 			return
 		}
-		// The program may have chosen a ResponseWriter without deadlines.
-		err = c.SetWriteDeadline(time.Now().Add(writeTimeout))
-		if err != nil && !errors.Is(err, http.ErrNotSupported) {
+		if l.At.Format(time.RFC3339Nano) != r.URL.Query().Get("after") {
+			h := w.Header()
+			h.Set("Content-Type", "application/json; charset=utf-8")
+			if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+				h.Set("Content-Encoding", "gzip")
+				_, _ = w.Write(l.event)
+			} else if plain, err := gzip.NewReader(bytes.NewReader(l.event)); err == nil {
+				_, _ = io.Copy(w, plain)
+			}
 			return
 		}
-		if _, err := fmt.Fprintf(w, "data: %s\n\n", l.event); err != nil || c.Flush() != nil {
-			return
-		}
-		timer := time.NewTimer(time.Until(next))
 		select {
-		case <-timer.C:
+		case <-time.After(time.Until(next)):
 		case <-r.Context().Done():
-			timer.Stop()
 			return
-		}
-		if m.source(s.name) != s {
-			return // it is not shown any more
 		}
 	}
+	fail(w, http.StatusNotFound, "there is no queue %s", shown(s.name)) // any more
 }

@@ -1,9 +1,9 @@
 package monitor_test
 
 import (
+	"compress/gzip"
 	"context"
 	"encoding/json"
-	"expvar"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -81,12 +81,9 @@ func TestFairQueue(t *testing.T) {
 		require.Equal(t, "jobs", answer["name"])
 		require.Equal(t, "queue", answer["kind"])
 		require.Equal(t, asJSON(t, q.Stats()), answer["stats"])
-		require.EqualValues(t, 1000, answer["bounds_ns"].([]any)[0])
-		require.Len(t, answer["bounds_ns"], 36)
 
 		_, all := get(t, m, "/v1/queues")
 		answer["actions"] = []any{}
-		delete(answer, "bounds_ns")
 		require.Equal(t, map[string]any{"queues": []any{answer}}, all)
 
 		_, answer = get(t, m, "/v1/queues/jobs/keys?limit=40")
@@ -97,7 +94,7 @@ func TestFairQueue(t *testing.T) {
 			row := row.(map[string]any)
 			key := row["key"].(string)
 			stat := q.KeyStat(key)
-			require.EqualValues(t, stat.Backlog, row["len"])
+			require.EqualValues(t, stat.Backlog, row["backlog"])
 			require.EqualValues(t, stat.Cost, row["cost"])
 			require.EqualValues(t, stat.OldestAge, row["oldest_age_ns"])
 			require.Equal(t, asJSON(t, stat.Total), row["total"])
@@ -186,7 +183,7 @@ func TestTaskQueue(t *testing.T) {
 		require.Len(t, answer["keys"], 3)
 
 		_, answer = get(t, m, "/v1/queues/mails/search?key=user+2")
-		require.Equal(t, map[string]any{"key": "user 2", "position": 2.0}, answer,
+		require.Equal(t, map[string]any{"key": "user 2", "position": 2.0, "len": 5.0}, answer,
 			"after those of user 0 and 1, in the old look")
 		require.NoError(t, q.Close(t.Context()))
 
@@ -287,8 +284,8 @@ func TestPoolWithQueue(t *testing.T) {
 				rows[row["key"]] = row
 			}
 			require.Len(t, rows, 3)
-			require.EqualValues(t, 3, rows["b"]["len"])
-			require.EqualValues(t, 1, rows["a"]["len"])
+			require.EqualValues(t, 3, rows["b"]["backlog"])
+			require.EqualValues(t, 1, rows["a"]["backlog"])
 			require.EqualValues(t, 1, rows["a"]["total"].(map[string]any)["served"])
 		}
 		close(gate)
@@ -315,7 +312,7 @@ func TestLimiter(t *testing.T) {
 		require.Len(t, rows, 2)
 		for _, row := range rows {
 			row := row.(map[string]any)
-			require.EqualValues(t, 1, row["len"])
+			require.EqualValues(t, 1, row["backlog"])
 			require.EqualValues(t, time.Second, row["oldest_age_ns"])
 			if row["key"] == "a" {
 				require.EqualValues(t, 2, row["total"].(map[string]any)["served"])
@@ -353,79 +350,45 @@ func (*counted) Failures() []pool.Failure { return nil }
 func (c *counted) Pause()                 { c.done = append(c.done, "pause") }
 func (c *counted) Resume()                { c.done = append(c.done, "resume") }
 
-// viewer is a ResponseWriter for events.
-type viewer struct {
-	header http.Header
-	mu     sync.Mutex
-	events []string // that were flushed
-	text   string
+// watch returns a function that asks for the next sample of workers, as a page does.
+func watch(t *testing.T, h http.Handler) func() (status int, answer map[string]any) {
+	after := ""
+	return func() (int, map[string]any) {
+		status, answer := get(t, h, "/v1/queues/workers/live?after="+url.QueryEscape(after))
+		after, _ = answer["at"].(string)
+		return status, answer
+	}
 }
 
-func watch(ctx context.Context, h http.Handler) *viewer {
-	v := &viewer{header: http.Header{}}
-	go h.ServeHTTP(v,
-		httptest.NewRequestWithContext(ctx, http.MethodGet, "/v1/queues/workers/events", nil))
-	return v
-}
-
-func (v *viewer) Header() http.Header { return v.header }
-
-func (v *viewer) WriteHeader(int) {}
-
-func (v *viewer) Write(p []byte) (int, error) {
-	v.text += string(p)
-	return len(p), nil
-}
-
-func (v *viewer) Flush() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.events, v.text = append(v.events, v.text), ""
-}
-
-func (v *viewer) seen() []string {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.events
-}
-
-// A source is read once a second for any number of viewers, and not at all without viewers.
+// A source is read once a second for any number of viewers, and not at all without viewers. Each
+// gets each read once, and a viewer that reads slowly gets no old ones.
 func TestOneLookForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := new(counted)
 		m := monitor.New(nil, monitor.Pool("workers", p, nil))
 		require.Zero(t, p.looks.Load())
-		var viewers [3]*viewer
-		var stop [3]context.CancelFunc
-		for i := range viewers {
-			ctx, cancel := context.WithCancel(t.Context())
-			viewers[i], stop[i] = watch(ctx, m), cancel
-			time.Sleep(300 * time.Millisecond)
+		var all sync.WaitGroup
+		for i := range 3 {
+			all.Go(func() {
+				time.Sleep(time.Duration(i) * 300 * time.Millisecond)
+				next := watch(t, m)
+				for n := range 10 {
+					_, answer := next()
+					require.EqualValues(t, n+1, answer["stats"].(map[string]any)["running"])
+				}
+			})
 		}
-		time.Sleep(9 * time.Second)
-		for range 100 {
-			get(t, m, "/v1/queues/workers")
-		}
-		synctest.Wait()
+		all.Wait()
 		require.EqualValues(t, 10, p.looks.Load())
-		for i, v := range viewers {
-			events := v.seen()
-			require.Len(t, events, 10, "viewer %d", i)
-			for n, e := range events {
-				require.Contains(t, e, fmt.Sprintf(`"running":%d,`, n+1))
-				require.Regexp(t, `^data: {.*}\n\n$`, e)
-			}
-		}
-		stop[0]()
-		stop[1]()
-		time.Sleep(5 * time.Second)
-		synctest.Wait()
-		require.EqualValues(t, 15, p.looks.Load(), "one is left")
-		stop[2]()
 		time.Sleep(time.Hour)
-		synctest.Wait()
-		require.EqualValues(t, 15, p.looks.Load(), "none is left")
-		require.Len(t, viewers[0].seen(), 10)
+		require.EqualValues(t, 10, p.looks.Load(), "none is left")
+		next := watch(t, m)
+		next()
+		time.Sleep(20 * time.Second)
+		_, answer := next()
+		at, err := time.Parse(time.RFC3339Nano, answer["at"].(string))
+		require.NoError(t, err)
+		require.Equal(t, time.Now().UTC(), at.UTC())
 	})
 }
 
@@ -433,41 +396,27 @@ func TestOneLookForAll(t *testing.T) {
 func TestSlowSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &counted{takes: 200 * time.Millisecond}
-		m := monitor.New(nil, monitor.Pool("workers", p, nil))
-		ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second-1)
-		defer cancel()
-		v := watch(ctx, m)
-		<-ctx.Done()
-		synctest.Wait()
-		require.EqualValues(t, 10, p.looks.Load())
-		require.Len(t, v.seen(), 10)
-	})
-}
-
-func TestViewersAreLimited(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := monitor.New(nil, monitor.Pool("workers", new(counted), nil))
-		for range 100 {
-			watch(t.Context(), m)
+		next, end := watch(t, monitor.New(nil, monitor.Pool("workers", p, nil))), time.Now()
+		for range 10 {
+			next()
 		}
-		synctest.Wait()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		status, answer := send(t, m,
-			httptest.NewRequestWithContext(ctx, http.MethodGet, "/v1/queues/workers/events", nil))
-		require.Equal(t, http.StatusServiceUnavailable, status)
-		require.Equal(t, map[string]any{"error": "100 pages are open, which is the limit"}, answer)
+		require.Equal(t, 36*time.Second+200*time.Millisecond, time.Since(end))
 	})
 }
 
-func TestVar(t *testing.T) {
-	p := new(counted)
-	var v expvar.Var = monitor.Var(monitor.Pool("workers", p, nil))
-	var got map[string]any
-	require.NoError(t, json.Unmarshal([]byte(v.String()), &got))
-	require.Equal(t, asJSON(t, pool.Stats{Running: 1}), got["stats"])
-	_ = v.String()
-	require.EqualValues(t, 1, p.looks.Load())
+// Browsers get samples packed with gzip.
+func TestPacked(t *testing.T) {
+	m := monitor.New(nil, monitor.Pool("workers", new(counted), nil))
+	r := httptest.NewRequest(http.MethodGet, "/v1/queues/workers/live", nil)
+	r.Header.Set("Accept-Encoding", "gzip, br")
+	w := httptest.NewRecorder()
+	m.ServeHTTP(w, r)
+	require.Equal(t, "gzip", w.Header().Get("Content-Encoding"))
+	packed, err := gzip.NewReader(w.Body)
+	require.NoError(t, err)
+	var answer map[string]any
+	require.NoError(t, json.NewDecoder(packed).Decode(&answer))
+	require.Equal(t, "workers", answer["name"])
 }
 
 func TestNames(t *testing.T) {
@@ -522,12 +471,12 @@ func TestBadRequests(t *testing.T) {
 			`whole number from 1 to 1000`,
 		"/v1/queues/jobs/keys?by=size": "by is size; it must be backlog, oldest, " +
 			"served, refused or paused",
-		"/v1/queues/jobs/failures?by=size": "by is size; it must be reason, key, kind or all",
-		"/v1/queues/jobs/tasks/x":          "id is x; it must be that of a task, a whole number from 1",
-		"/v1/queues/jobs/buried?after=0":   "id is 0; it must be that of a task, a whole number from 1",
-		"/v1/queues/jobs/buried?limit=-1":  "limit is -1; it must be a whole number from 1 to 100",
-		"/v1/queues/jobs/buried?limit=9999999999999999999": "limit is 9999999999999999999; it must be " +
-			"a whole number from 1 to 100",
+		"/v1/queues/jobs/tasks?by=size":   "by is size; it must be reason, key, kind or all",
+		"/v1/queues/jobs/tasks?state=bad": "state is bad; it must be one of ready, taken, retrying, delayed, held, buried, failed",
+		"/v1/queues/jobs/tasks/x":         "id is x; it must be that of a task, a whole number from 1",
+		"/v1/queues/jobs/tasks?limit=-1":  "limit is -1; it must be a whole number from 1 to 1000",
+		"/v1/queues/jobs/tasks?limit=9999999999999999999": "limit is 9999999999999999999; it must be " +
+			"a whole number from 1 to 1000",
 		"/v1/queues/jobs/search":             "key has 0 bytes; the limits are 1 and 1024",
 		"/v1/queues/jobs/search?key=" + long: "key has 1025 bytes; the limits are 1 and 1024",
 	} {
@@ -538,18 +487,17 @@ func TestBadRequests(t *testing.T) {
 	for path, want := range map[string]string{
 		"/v1/queues/nothing":         "there is no queue nothing",
 		"/v1/queues/%3Cb%3E%0A/keys": `there is no queue "<b>\n"`,
-		"/v1/queues/x/events":        "there is no queue x",
+		"/v1/queues/x/live":          "there is no queue x",
 		"/v2/queues":                 "there is nothing at /v2/queues",
 		"/v1/queues/jobs/other":      "there is nothing at /v1/queues/jobs/other",
 		"/v1/queues/jobs/keys/x":     "there is nothing at /v1/queues/jobs/keys/x",
-		"/v1/queues/jobs/tasks":      "there is nothing at /v1/queues/jobs/tasks",
 	} {
 		status, answer := get(t, m, path)
 		require.Equal(t, http.StatusNotFound, status, path)
 		require.Equal(t, map[string]any{"error": want}, answer, path)
 	}
 	for _, path := range []string{
-		"/", "/page.js", "/v1/queues", "/v1/queues/jobs", "/v1/queues/jobs/events",
+		"/", "/page.js", "/v1/queues", "/v1/queues/jobs", "/v1/queues/jobs/live",
 	} {
 		status, answer := send(t, m, httptest.NewRequest(http.MethodPost, path, nil))
 		require.Equal(t, http.StatusMethodNotAllowed, status, path)

@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// found is what a search has found.
-type found struct {
+// place is what a search has found.
+type place struct {
 	Key      string `json:"key"`
 	Position *int   `json:"position"` // how many leave before its first item; null if not known
 	MoreThan *int   `json:"more_than,omitempty"`
-	Len      *int   `json:"len,omitempty"` // items queued; a task queue does not tell
+	Len      *int   `json:"len,omitempty"` // items queued, if that is known
 }
 
 // search finds a key, or else a key that contains the text.
@@ -22,11 +22,17 @@ func search(s *Source, l *sample, r *http.Request) (any, error) {
 	counted, isCounted := s.of.(interface {
 		keyLen(text string, last *sample) (n int, known bool)
 	})
-	f := found{Key: text}
+	f := place{Key: text}
 	look := func(is func(key string) bool) {
 		for i := range l.Upcoming {
 			if is(l.Upcoming[i].Key) {
 				f.Key, f.Position = l.Upcoming[i].Key, &i
+				break
+			}
+		}
+		for i := range l.Keys {
+			if k := &l.Keys[i]; k.Key == f.Key || f.Position == nil && is(k.Key) {
+				f.Key, f.Len = k.Key, &k.Backlog
 				break
 			}
 		}

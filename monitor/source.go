@@ -1,6 +1,8 @@
 package monitor
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -41,10 +43,10 @@ type Source struct {
 	began   time.Time     // the last look
 	next    time.Time     // when there can be another one
 	// the begin of the first of the failed looks since the last good one; zero if there is none
-	away     time.Time
-	last     *sample // of the last look that has ended; nil if none has
-	past     past
-	failures atomic.Pointer[failures] // that were found last
+	away  time.Time
+	last  *sample // of the last look that has ended; nil if none has
+	past  past
+	tasks atomic.Pointer[taskList] // that were read last
 }
 
 // viewed is what a Source looks at. Only one call of look is made at a time.
@@ -76,12 +78,27 @@ func (s *Source) Name() string { return s.name }
 func (s *Source) Stats(ctx context.Context) (any, error) { return s.of.stats(ctx) }
 
 // KeyStats returns n keys as [fairq.FairQueue.KeyStats], [task.Queue.KeyStats] or
-// [admit.Limiter.KeyStats] does, each as the text that the package documentation describes. Of a
-// pool there are none: its queue has them. Of a limiter the Backlog is the calls that wait.
+// [admit.Limiter.KeyStats] does, each as the text that the package documentation describes. By
+// backlog and age these are at most 100, as of the last read; of a task queue OldestAge is that of
+// ready tasks. Of a pool there are none: its queue has them. Of a limiter the Backlog is the calls
+// that wait.
 func (s *Source) KeyStats(
 	ctx context.Context, n int, by fairq.KeyOrder,
-) ([]fairq.KeyStat[string], error) {
-	return s.of.keyStats(ctx, n, by)
+) (stats []fairq.KeyStat[string], err error) {
+	if by >= fairq.ByServed || s.kind == "pool" {
+		return s.of.keyStats(ctx, n, by)
+	}
+	l, _, err := s.sample(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case l.Error != "":
+		return nil, errors.New(l.Error)
+	}
+	for _, k := range first(inOrder(l.Keys, []string{"backlog", "oldest"}[by]), min(n, maxKeys)) {
+		stats = append(stats, k.KeyStat)
+	}
+	return stats, nil
 }
 
 // sample is what a look at a source has brought to light. It does not change.
@@ -99,6 +116,7 @@ type sample struct {
 	waits *quantiles     // of the queue of a pool
 
 	reason string          // why attempts of a pool fail, after a colon; "" if that is not known
+	busy   string          // which task runs for too long, "" if none does
 	taken  fairq.Histogram // how long the tasks taken had been ready
 	event  []byte          // for the page
 }
@@ -120,9 +138,17 @@ type summary struct {
 	// Counts says what the counters among the Stats of tasks tell of, if not of all that happens.
 	Counts string `json:"counts,omitempty"`
 
-	// KeysAt is when the backlogs of the keys of tasks were counted, if that was not At. It is
-	// zero if that takes too long: then Len and OldestAge of a key are those of the next tasks.
-	KeysAt *time.Time `json:"keys_at,omitempty"`
+	// KeysAt is when the backlogs of the keys of tasks were counted, if that was not At, and
+	// KeysTook the time from the first page of tasks to the last. KeysOf is how many tasks were
+	// counted so far, if they were never all counted.
+	KeysAt   *time.Time    `json:"keys_at,omitempty"`
+	KeysTook time.Duration `json:"keys_ns,omitempty"`
+	KeysOf   int           `json:"keys_of,omitempty"`
+
+	Point *point `json:"point,omitempty"` // of the chart
+
+	// QueueStats are the Stats of the queue of a pool.
+	QueueStats any `json:"queue_stats,omitempty"`
 }
 
 // The states of a source.
@@ -269,18 +295,22 @@ func (s *Source) summary() summary {
 	return l
 }
 
-// event returns what the page is sent.
+// event returns what the page is sent, packed with gzip.
 func event(l sample) []byte {
 	l.More = l.More || len(l.Upcoming) > pageUpcoming
 	l.Upcoming = l.Upcoming[:min(len(l.Upcoming), pageUpcoming)]
 	keys := l.Keys
 	l.Keys = []keyRow{}
 	for _, k := range keys {
-		if k.first || k.Paused {
+		if k.first || k.Paused || k.Limits != "" {
 			l.Keys = append(l.Keys, k)
 		}
 	}
-	return encode(l)
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	_, _ = w.Write(encode(l))
+	_ = w.Close()
+	return packed.Bytes()
 }
 
 // encode returns JSON of a type of this package, which has nothing in it that could fail.
@@ -290,30 +320,4 @@ func encode(v any) []byte {
 		panic("monitor: " + err.Error())
 	}
 	return text
-}
-
-// Var returns a value for [expvar.Publish], whose String is the same as what the path
-// /v1/queues/{name} answers.
-func Var(s *Source) fmt.Stringer { return variable{s} }
-
-type variable struct{ source *Source }
-
-func (v variable) String() string {
-	l, _, _ := v.source.sample(context.Background())
-	return string(encode(l.whole()))
-}
-
-// whole is the response about a source.
-type whole struct {
-	summary
-	// of the buckets of a histogram in the Stats; the last has none
-	Bounds []time.Duration `json:"bounds_ns"`
-}
-
-func (l *sample) whole() whole {
-	w := whole{l.summary, nil}
-	for i := range len(fairq.Histogram{}.Buckets) - 1 {
-		w.Bounds = append(w.Bounds, fairq.Histogram{}.Bound(i))
-	}
-	return w
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/admit"
+	"github.com/fairq/fairq/internal/each"
 	"github.com/fairq/fairq/pool"
 	"github.com/fairq/fairq/task"
 )
@@ -58,11 +59,7 @@ func (q *fairQueue[K, V]) keyStats(
 	_ context.Context, n int, by fairq.KeyOrder,
 ) (all []fairq.KeyStat[string], err error) {
 	for _, k := range q.KeyStats(n, by) {
-		all = append(all, fairq.KeyStat[string]{
-			Key: keyText(any(k.Key)), Backlog: k.Backlog, Rounds: k.Rounds, Weight: k.Weight, Cost: k.Cost,
-			OldestAge: k.OldestAge, Wait: k.Wait,
-			Total: k.Total, Recent: k.Recent, Missed: k.Missed,
-		})
+		all = append(all, shownStat(&k, keyText(any(k.Key))))
 	}
 	return all, nil
 }
@@ -97,61 +94,111 @@ func TaskQueue[V any](name string, q *task.Queue[V], describe func(V) string) *S
 type taskQueue[V any] struct {
 	*task.Queue[V]
 	describe func(V) string
+	running  running
 
-	// The keys by age and by backlog: to count them can take as long as to read all tasks.
-	counted [2][]fairq.KeyStat[string]
-	at      time.Time // when they were counted
-	next    time.Time // the earliest time of the next count, unless an action changes a key
-	changed atomic.Bool
+	counted  *keyCount // the last count of all tasks, or else the first one
+	counting *keyCount // that goes on; nil if none does
+	next     time.Time // the earliest time of the next page, unless an action changes a key
+	changed  atomic.Bool
+	orders   [3][]fairq.KeyStat[string] // by backlog and age as counted; paused and waiting
+	limits   map[string]each.Limits
+	limit    int // of tasks in flight of the other keys
 }
 
-// Counting the keys of tasks takes at most one part in 40 of the time, and ends after a fifth of a
-// second, because in a database other calls may have to wait for it.
+// Counting the keys of tasks takes at most one part in 40 of the time, and a fifth of a second at
+// once, in pages, because to read all tasks at once would stop others.
 const (
-	countPart    = 40
-	countTimeout = 200 * time.Millisecond
+	countPart = 40
+	countTime = 200 * time.Millisecond
+	countPage = 1000
 )
 
-// count counts the keys, if it is time for that. If it takes too long, only the paused keys.
-func (q *taskQueue[V]) count(ctx context.Context, now time.Time) error {
+// keyCount counts tasks by key.
+type keyCount struct {
+	began, at time.Time // when the first and the last page were read
+	read      int
+	isAll     bool
+	keys      map[string]*keyTotal
+	all       []*keyTotal
+	after     task.ID // of the last page
+}
+
+type keyTotal struct {
+	fairq.KeyStat[string]
+	readyAt time.Time // of the oldest ready task
+}
+
+func (c *keyCount) add(i *task.Info) {
+	k := c.keys[i.Key]
+	if k == nil {
+		k = new(keyTotal)
+		k.Key, c.keys[i.Key], c.all = i.Key, k, append(c.all, k)
+	}
+	switch c.read++; i.State {
+	case task.Taken:
+		k.Taken++
+	case task.Buried:
+		k.Buried++
+	case task.Ready:
+		if k.readyAt.IsZero() || i.ReadyAt.Before(k.readyAt) {
+			k.readyAt = i.ReadyAt
+		}
+		fallthrough
+	default:
+		k.Backlog++
+	}
+}
+
+// first returns the first keys in an order.
+func (c *keyCount) first(order func(a, b *keyTotal) int) (found []fairq.KeyStat[string]) {
+	slices.SortFunc(c.all, order)
+	for _, k := range first(c.all, maxKeys) {
+		found = append(found, k.KeyStat)
+	}
+	return found
+}
+
+// count goes on counting the keys, if it is time for that.
+func (q *taskQueue[V]) count(ctx context.Context, now time.Time) (err error) {
 	if !q.changed.Swap(false) && now.Before(q.next) {
 		return nil
 	}
-	all, err := q.keyStatsOf(ctx, math.MaxInt32)
-	if q.at = now; errors.Is(err, errSlow) {
-		all, err = q.keyStatsOf(ctx, 0)
-		q.at = time.Time{}
-	}
-	if q.next = now.Add(countPart * time.Since(now)); err != nil && !errors.Is(err, errSlow) {
-		return err
-	}
-	some := func() []fairq.KeyStat[string] { return slices.Clone(first(all, maxKeys)) }
-	q.counted[0] = some()
-	slices.SortStableFunc(all, func(a, b fairq.KeyStat[string]) int {
-		return cmp.Compare(b.Backlog, a.Backlog)
-	})
-	q.counted[1] = some()
-	for i := range all {
-		if all[i].Paused && len(q.counted[1]) < 2*maxKeys {
-			q.counted[1] = append(q.counted[1], all[i])
+	defer func() { q.next = now.Add(countPart * time.Since(now)) }()
+	for more := true; more && time.Since(now) < countTime; {
+		if q.counting == nil {
+			q.counting = &keyCount{began: now, keys: map[string]*keyTotal{}}
+		}
+		c := q.counting
+		page, err := q.List(ctx, task.ListOptions{After: c.after, Limit: countPage})
+		if err != nil {
+			return err
+		}
+		for _, t := range page {
+			i := t.Info()
+			c.add(&i)
+			c.after = t.ID
+		}
+		if c.at, more = time.Now(), len(page) == countPage; !more {
+			c.isAll, q.counting = true, nil
+		}
+		if q.counted == nil || c.isAll {
+			q.counted = c
 		}
 	}
-	return nil
-}
-
-var errSlow = errors.New("it takes too long")
-
-// keyStatsOf returns the first n keys by age, and all paused ones, or errSlow.
-func (q *taskQueue[V]) keyStatsOf(
-	ctx context.Context, n int,
-) ([]fairq.KeyStat[string], error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, countTimeout, errSlow)
-	defer cancel()
-	all, err := q.KeyStats(ctx, n, fairq.ByOldest)
-	if err != nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
+	if q.orders[2], err = q.KeyStats(ctx, 0, fairq.ByBacklog); err != nil {
+		return err
 	}
-	return all, err
+	for _, k := range q.counted.all {
+		if !k.readyAt.IsZero() {
+			k.OldestAge = max(0, now.Sub(k.readyAt))
+		}
+	}
+	q.orders[0] = q.counted.first(func(a, b *keyTotal) int { return cmp.Compare(b.Backlog, a.Backlog) })
+	q.orders[1] = q.counted.first(func(a, b *keyTotal) int {
+		return cmp.Compare(b.OldestAge, a.OldestAge)
+	})
+	q.limits, q.limit, err = each.LimitsOf(ctx, q.Queue, maxKeys)
+	return err
 }
 
 func (q *taskQueue[V]) look(ctx context.Context) (s sample, err error) {
@@ -172,15 +219,39 @@ func (q *taskQueue[V]) look(ctx context.Context) (s sample, err error) {
 	if err := q.count(ctx, now); err != nil {
 		return s, err
 	}
-	orders := append([][]fairq.KeyStat[string]{}, q.counted[:]...)
-	for by := fairq.ByServed; by <= fairq.ByRefused; by++ {
-		stats, err := q.KeyStats(ctx, maxKeys, by)
+	var running []*task.Task[V]
+	if stats.Taken > 0 {
+		running, err = q.List(ctx, task.ListOptions{State: task.Taken, Limit: maxRead})
 		if err != nil {
 			return s, err
 		}
-		orders = append(orders, stats)
 	}
-	keys := newKeyRows(orders...)
+	taken, infos := map[string]int{}, make([]*task.Info, len(running))
+	for i, t := range running {
+		taken[t.Key]++
+		infos[i] = new(t.Info())
+	}
+	s.busy = q.running.see(infos, len(running) < maxRead, now)
+	keys := newKeyRows(q.orders[:]...)
+	for by := fairq.ByServed; by <= fairq.ByRefused; by++ {
+		stats, err := q.KeyStats(ctx, math.MaxInt32, by)
+		if err != nil {
+			return s, err
+		}
+		for i := range stats {
+			if i < maxKeys || keys.rows[keys.text(stats[i].Key)] != nil {
+				keys.add(&stats[i], i < pageKeys)
+			}
+		}
+	}
+	for key := range q.limits {
+		keys.of(key)
+	}
+	for text, row := range keys.rows {
+		key := keys.keys[text]
+		row.Taken = taken[key]
+		row.Explain(q.limits[key], q.limit)
+	}
 	for i := range upcoming {
 		u := &upcoming[i]
 		up := upcomingRow{
@@ -190,17 +261,15 @@ func (q *taskQueue[V]) look(ctx context.Context) (s sample, err error) {
 		if u.Cost != 1 {
 			up.Cost = uint64(u.Cost)
 		}
-		if q.at.IsZero() { // the keys were never counted, so the next tasks are all that is known
-			row := keys.of(u.Key)
-			row.Len++
-			row.OldestAge, row.first = max(row.OldestAge, up.Age), row.first || i < pageKeys
-		}
 		s.Upcoming = append(s.Upcoming, up)
 	}
 	s.More = len(upcoming) == n
 	s.Newcomer = newcomer(s.Upcoming, s.More)
-	if at := q.at; at != now {
-		s.KeysAt = &at
+	if c := q.counted; c.began != now || !c.isAll {
+		s.KeysAt, s.KeysTook = &c.at, c.at.Sub(c.began)
+		if !c.isAll {
+			s.KeysOf = c.read
+		}
 	}
 	switch {
 	case q.AsIs():
@@ -263,7 +332,9 @@ func (w workers) look(ctx context.Context) (s sample, err error) {
 		}
 		s.Queue, s.Keys, s.Upcoming, s.More, s.Newcomer = w.queue.name, l.Keys,
 			l.Upcoming, l.More, l.Newcomer
-		s.Backlog, s.Oldest, s.KeysAt = l.Backlog, l.Oldest, l.KeysAt
+		s.Backlog, s.Oldest, s.KeysAt, s.KeysTook, s.KeysOf = l.Backlog, l.Oldest, l.KeysAt,
+			l.KeysTook, l.KeysOf
+		s.QueueStats, s.busy = l.Stats, l.busy
 		if l.Minute != nil {
 			s.waits = l.Minute.Wait
 		}
@@ -271,48 +342,49 @@ func (w workers) look(ctx context.Context) (s sample, err error) {
 	return s, nil
 }
 
-// failures returns the failed tasks of the queue. If there are none, because failed tasks go to a
-// sink or are forgotten, it returns the failures that the pool remembers.
-func (w workers) failures(ctx context.Context) (*failures, error) {
-	if found, err := w.keeper.failures(ctx); err != nil || found.Count+found.Retrying > 0 {
-		return found, err
+// tasks returns those of the queue, or the failures that the pool remembers.
+func (w workers) tasks(
+	ctx context.Context, which selection, last *sample, n int,
+) (*taskList, error) {
+	l, err := w.keeper.tasks(ctx, which, last, n)
+	if err != nil || which.state != failed {
+		return l, err
 	}
-	found := &failures{At: time.Now(), Gone: true, all: map[group]tally{}}
-	for _, f := range w.Failures() {
-		found.add(group{
-			Reason: reasonOf(fmt.Sprint(f.Err)), Key: shownIfSet(f.Key), Kind: shownIfSet(f.Kind),
-		}, tally{Count: 1})
-		found.Read++
+	for _, f := range slices.Backward(w.Failures()) {
+		row := w.row(&f)
+		g := group{reasonOf(row.Reason), row.Key, shown(f.Kind), 1, uint64(f.Task), uint64(f.Task)}
+		if (which.key == "" || which.key == g.Key) && (which.kind == "" || which.kind == g.Kind) {
+			l.found = append(l.found, found{g, func() *taskRow { return row }})
+		}
 	}
-	found.Count = int(w.Stats().Failed)
-	return found, nil
+	return l, nil
+}
+
+func (workers) row(f *pool.Failure) *taskRow {
+	row := &taskRow{Reason: shown(fmt.Sprint(f.Err)), Since: f.At}
+	row.ID, row.State, row.Key, row.Kind = f.Task, failed, keyText(f.Key), shownIfSet(f.Kind)
+	if panicked, ok := errors.AsType[*task.PanicError](f.Err); ok {
+		row.Stack = string(panicked.Stack[:min(len(panicked.Stack), maxPayload)])
+	}
+	return row
 }
 
 // reason returns the most frequent reason among the failures for good of the last minute and the
 // tasks that are tried again next.
 func (w workers) reason(ctx context.Context) string {
-	found := failures{all: map[group]tally{}}
-	_ = w.retrying(ctx, maxReasons, &found) // it is only for the words of an alert
+	l, err := w.keeper.tasks(ctx, selection{state: retrying}, nil, maxReasons)
+	if err != nil { // it is only for the words of an alert
+		l = new(taskList)
+	}
 	for _, f := range w.Failures() {
 		if time.Since(f.At) < time.Minute {
-			found.add(group{Reason: reasonOf(fmt.Sprint(f.Err))}, tally{Count: 1})
+			l.found = append(l.found, found{group: group{Reason: reasonOf(fmt.Sprint(f.Err))}})
 		}
 	}
-	if groups := found.by("reason").Groups; len(groups) > 0 && groups[0].Reason != "" {
+	if groups := l.answer("reason", 0).Groups; len(groups) > 0 {
 		return ": " + groups[0].Reason
 	}
 	return ""
-}
-
-// peek also returns the stack of a task that has panicked lately. The queue does not keep it.
-func (w workers) peek(ctx context.Context, id task.ID) (*taskRow, error) {
-	row, err := w.keeper.peek(ctx, id)
-	for _, f := range w.Failures() {
-		if panicked, ok := errors.AsType[*task.PanicError](f.Err); ok && err == nil && f.Task == id {
-			row.Stack = string(panicked.Stack[:min(len(panicked.Stack), maxPayload)])
-		}
-	}
-	return row, err
 }
 
 func (w workers) stats(context.Context) (any, error) { return w.Stats(), nil }

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -17,9 +16,9 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// Limits of the buried tasks of one read, and of the shown parts of one task.
+// Limits of the tasks of one read, and of the shown parts of one task.
 const (
-	maxBuried  = 100
+	maxTasks   = 1000 // of an answer
 	maxGroups  = 50
 	maxRead    = 10_000
 	maxReasons = 100
@@ -27,83 +26,98 @@ const (
 	maxPayload = 10_000
 )
 
+// The states of package task have their names there, but a delayed task with an attempt behind it
+// is retrying. A task that has failed is gone: a pool has seen that lately.
+const (
+	retrying = "retrying"
+	failed   = "failed"
+)
+
+var states = []string{"ready", "taken", retrying, "delayed", "held", "buried", failed}
+
+// selection selects tasks, by fields in the form of the page. An empty one means any.
+type selection struct{ state, key, kind, reason string }
+
 // keeper is a source of tasks. Only one call at a time is made of these.
 type keeper interface {
-	failures(ctx context.Context) (*failures, error)
-	// retrying adds those of the first n delayed tasks that have failed.
-	retrying(ctx context.Context, n int, found *failures) error
-	buried(ctx context.Context, which buriedOnes, last *sample, n int) (*buriedPage, error)
+	// tasks reads up to n tasks of a state, key and kind.
+	tasks(ctx context.Context, which selection, last *sample, n int) (*taskList, error)
 	peek(ctx context.Context, id task.ID) (*taskRow, error)
 }
 
-// failures are tasks that are buried or wait for a retry, in groups, or what a pool has seen fail.
-type failures struct {
-	At       time.Time `json:"at"`
-	Count    int       `json:"count"`              // buried tasks
-	Read     int       `json:"read"`               // of these, those in the groups
-	Retrying int       `json:"retrying,omitempty"` // tasks that wait for a retry
-	More     bool      `json:"more,omitempty"`     // some delayed tasks were not read
-	Gone     bool      `json:"gone,omitempty"`     // the failed tasks are in no store
-	Groups   []group   `json:"groups"`             // the largest first
+// taskList is the tasks of a selection in their order: as they leave, for how long they run, when
+// they are due, or else by their ids.
+type taskList struct {
+	At     time.Time  `json:"at"`
+	Read   int        `json:"read"`           // tasks in the groups
+	More   bool       `json:"more,omitempty"` // there may be more than were read
+	Groups []group    `json:"groups"`         // the largest first
+	Tasks  []*taskRow `json:"tasks"`          // the first ones
 
-	all  map[group]tally // by reason, key and kind, without a tally
-	next time.Time       // they are not read again before
+	of    selection
+	found []found
+	next  time.Time // they are not read again before
 }
 
-// tally counts the tasks of a group.
-type tally struct {
-	Count    int    `json:"count"` // buried tasks
-	Retrying int    `json:"retrying,omitempty"`
-	First    uint64 `json:"first,omitempty,string"` // of the ids of the buried ones that were read
-	Last     uint64 `json:"last,omitempty,string"`
+// found is a task that was read.
+type found struct {
+	group
+	row func() *taskRow
 }
 
-func (f *failures) add(g group, n tally) {
-	was := f.all[g]
-	f.all[g] = tally{
-		was.Count + n.Count, was.Retrying + n.Retrying,
-		min(was.First-1, n.First-1) + 1, // 0 - 1 is more than any id
-		max(was.Last, n.Last),
-	}
-}
-
-// group is failed tasks with the same reason, key and kind, as far as these are not empty.
+// group is tasks with the same reason, key and kind, as far as these are not empty.
 type group struct {
 	Reason string `json:"reason,omitempty"` // with # for each number but a status code
 	Key    string `json:"key,omitempty"`
 	Kind   string `json:"kind,omitempty"` // "" in quotes if there is none
-	tally
+	Count  int    `json:"count"`
+	First  uint64 `json:"first,omitempty,string"` // of the ids
+	Last   uint64 `json:"last,omitempty,string"`
 }
 
-// by returns the failures in groups, by "reason", "key", "kind", or "all" of these.
-func (f failures) by(by string) failures {
-	groups := failures{all: map[group]tally{}}
-	for g, n := range f.all {
-		switch by {
-		case "reason":
-			g.Key, g.Kind = "", ""
-		case "key":
-			g.Reason, g.Kind = "", ""
-		case "kind":
-			g.Reason, g.Key = "", ""
+// answer returns the first n tasks, and all in groups by "reason", "key", "kind", or "all" of
+// these.
+func (l taskList) answer(by string, n int) taskList {
+	isThis := func(f found) bool { return f.Reason == l.of.reason }
+	if l.of.reason == "" || !slices.ContainsFunc(l.found, isThis) { // it is a part of reasons
+		isThis = func(f found) bool { return strings.Contains(f.Reason, l.of.reason) }
+	}
+	groups := map[group]*group{}
+	l.Tasks = []*taskRow{}
+	for _, f := range l.found {
+		if !isThis(f) {
+			continue
 		}
-		groups.add(g, n)
+		if l.Read++; l.Read <= n {
+			l.Tasks = append(l.Tasks, f.row())
+		}
+		of := group{Reason: f.Reason, Key: f.Key, Kind: f.Kind}
+		if by == "key" || by == "kind" {
+			of.Reason = ""
+		}
+		if by == "reason" || by == "kind" {
+			of.Key = ""
+		}
+		if by == "reason" || by == "key" {
+			of.Kind = ""
+		}
+		g := groups[of]
+		if g == nil {
+			g = &of
+			groups[of] = g
+			g.First = f.First
+		}
+		g.Count, g.First, g.Last = g.Count+1, min(g.First, f.First), max(g.Last, f.First)
 	}
-	for g, n := range groups.all {
-		g.tally = n
-		f.Groups = append(f.Groups, g)
+	for _, g := range groups {
+		l.Groups = append(l.Groups, *g)
 	}
-	slices.SortFunc(f.Groups, func(a, b group) int {
-		return cmp.Or(cmp.Compare(b.Count+b.Retrying, a.Count+a.Retrying), cmp.Compare(a.Key, b.Key),
+	slices.SortFunc(l.Groups, func(a, b group) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Key, b.Key),
 			cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Kind, b.Kind))
 	})
-	f.Groups = first(f.Groups, maxGroups)
-	return f
-}
-
-type buriedPage struct {
-	Buried []*taskRow `json:"buried"`
-	After  string     `json:"after,omitempty"` // of the next page
+	l.Groups = first(l.Groups, maxGroups)
+	return l
 }
 
 // taskRow is all that there is to know of a task.
@@ -112,28 +126,22 @@ type taskRow struct {
 	Reason  string `json:"reason"`
 	Code    int    `json:"code,omitempty"` // of the reason
 	Payload string `json:"payload,omitempty"`
-	// of a panic, if this pool has seen it lately
-	Stack string `json:"stack,omitempty"`
-}
-
-// buriedOnes selects buried tasks, by fields in the form of the page. An empty field means any.
-type buriedOnes struct {
-	key, kind, reason string
-	after             task.ID
+	Stack   string `json:"stack,omitempty"` // of a panic
+	// Since is the begin of its lease, as far as it was looked at, or the time at which it failed.
+	Since time.Time `json:"since,omitzero"`
 }
 
 // options returns what List and Kick are to be asked for.
-func (b buriedOnes) options(last *sample) (o task.ListOptions, err error) {
-	o.State, o.After = task.Buried, b.after
-	if b.key != "" {
-		key, ok := resolve[string](b.key, last)
+func (s selection) options(last *sample) (o task.ListOptions, err error) {
+	if s.key != "" {
+		key, ok := resolve[string](s.key, last)
 		if !ok {
 			return o, errNoKey
 		}
 		o.Key = &key
 	}
-	if b.kind != "" {
-		kind, err := printable.Parse(b.kind)
+	if s.kind != "" {
+		kind, err := printable.Parse(s.kind)
 		if err != nil {
 			return o, badRequest("the kind %v", err)
 		}
@@ -158,74 +166,77 @@ func reasonOf(text string) string {
 	}), maxText)
 }
 
-// read yields tasks in the order of their ids.
-func (q *taskQueue[V]) read(
-	ctx context.Context, o task.ListOptions,
-) iter.Seq2[*task.Task[V], error] {
-	if o.Limit = readPage; q.InMemory() {
-		o.Limit = maxRead // each page is O(tasks)
-	}
-	return each.Task(ctx, q.Queue, o)
-}
-
-func (q *taskQueue[V]) failures(ctx context.Context) (*failures, error) {
-	found := &failures{At: time.Now(), all: map[group]tally{}}
-	for t, err := range q.read(ctx, task.ListOptions{State: task.Buried}) {
-		if err != nil {
-			return nil, err
-		}
-		found.add(groupOf(t), tally{Count: 1, First: uint64(t.ID), Last: uint64(t.ID)})
-		if found.Read++; found.Read == maxRead {
-			break
-		}
-	}
-	found.Count = found.Read
-	err := q.retrying(ctx, maxRead, found)
-	if err == nil && found.Read == maxRead {
-		found.Count, err = q.Count(ctx, task.ListOptions{State: task.Buried})
-	}
-	return found, err
-}
-
-func groupOf[V any](t *task.Task[V]) group {
-	return group{Reason: reasonOf(each.Message(t)), Key: keyText(t.Key), Kind: shown(t.Kind)}
-}
-
-func (q *taskQueue[V]) retrying(ctx context.Context, n int, found *failures) error {
-	delayed, err := q.List(ctx, task.ListOptions{State: task.Delayed, NextFirst: true, Limit: n})
-	for _, t := range delayed {
-		if t.Attempts > 0 {
-			found.add(groupOf(t), tally{Retrying: 1})
-			found.Retrying++
-		}
-	}
-	found.More = len(delayed) == n
-	return err
-}
-
-func (q *taskQueue[V]) buried(
-	ctx context.Context, which buriedOnes, last *sample, n int,
-) (*buriedPage, error) {
+func (q *taskQueue[V]) tasks(
+	ctx context.Context, which selection, last *sample, n int,
+) (*taskList, error) {
 	o, err := which.options(last)
 	if err != nil {
 		return nil, err
 	}
-	page, read := &buriedPage{Buried: []*taskRow{}}, 0
-	for t, err := range q.read(ctx, o) {
-		switch read++; {
-		case err != nil:
+	l, read := &taskList{At: time.Now()}, 0
+	if which.state == failed {
+		return l, nil
+	}
+	for o.State = task.Ready; o.State < task.Held && o.State.String() != which.state; {
+		o.State++
+	}
+	if which.state == retrying {
+		o.State = task.Delayed
+	}
+	tasks := q.read(ctx, o, n)
+	if o.State == task.Ready && o.Key == nil && o.Kind == nil {
+		tasks = q.inOrder(ctx)
+	}
+	for t, err := range tasks {
+		if err != nil {
 			return nil, err
-		case read > maxRead:
-			return page, nil
-		case which.reason != "" && which.reason != reasonOf(each.Message(t)):
-		case len(page.Buried) == n:
-			page.After = strconv.FormatUint(uint64(page.Buried[n-1].ID), 10)
-			return page, nil
-		default:
-			page.Buried = append(page.Buried, q.row(t, maxText))
+		}
+		if read++; o.State != task.Delayed || t.Attempts > 0 == (which.state == retrying) {
+			l.found = append(l.found, found{groupOf(t), func() *taskRow { return q.row(t, maxText) }})
+		}
+		if l.More = read == n; l.More {
+			break
 		}
 	}
-	return page, nil
+	if o.State == task.Taken {
+		slices.SortStableFunc(l.found, func(a, b found) int {
+			return q.running.since(task.ID(a.First)).Compare(q.running.since(task.ID(b.First)))
+		})
+	}
+	return l, nil
+}
+
+// read yields up to n tasks, in the order of their ids or, if they are delayed, as they are due.
+func (q *taskQueue[V]) read(
+	ctx context.Context, o task.ListOptions, n int,
+) iter.Seq2[*task.Task[V], error] {
+	o.NextFirst = o.State == task.Delayed
+	if o.Limit = readPage; q.InMemory() || o.NextFirst || o.State == task.Taken {
+		o.Limit = n // otherwise each page is O(tasks)
+	}
+	return each.Task(ctx, q.Queue, o)
+}
+
+// inOrder yields the tasks that leave next, without their payloads.
+func (q *taskQueue[V]) inOrder(ctx context.Context) iter.Seq2[*task.Task[V], error] {
+	return func(yield func(*task.Task[V], error) bool) {
+		upcoming, err := q.Upcoming(ctx, maxUpcoming)
+		if err != nil {
+			yield(nil, err)
+		}
+		for i := range upcoming {
+			var none V
+			if !yield(task.NewTask(upcoming[i].Info, none), nil) {
+				return
+			}
+		}
+	}
+}
+
+func groupOf[V any](t *task.Task[V]) group {
+	reason, _ := each.Failure(new(t.Info()))
+	id := uint64(t.ID)
+	return group{reasonOf(reason), keyText(t.Key), shown(t.Kind), 1, id, id}
 }
 
 // row returns a task in the form of the page, with at most n bytes of its reason and its payload.
@@ -233,8 +244,9 @@ func (q *taskQueue[V]) row(t *task.Task[V], n int) *taskRow {
 	i := t.Info()
 	row := &taskRow{Row: each.RowOf(&i, shown)}
 	row.Key = keyText(t.Key)
-	if i.Err != nil {
-		row.Reason, row.Code = shownUpTo(i.Err.Message, n), i.Err.Code
+	reason, stack := each.Failure(&i)
+	if row.Since = q.running.since(t.ID); i.Err != nil {
+		row.Reason, row.Code, row.Stack = shownUpTo(reason, n), i.Err.Code, stack
 	}
 	if text := describe(q.describe, t.Payload); text != "" {
 		row.Payload = shownUpTo(text, n)
@@ -270,14 +282,8 @@ func (s *Source) keeper() keeper {
 
 type noTasks struct{}
 
-func (noTasks) failures(context.Context) (*failures, error) {
-	return &failures{At: time.Now()}, nil
-}
-
-func (noTasks) retrying(context.Context, int, *failures) error { return nil }
-
-func (noTasks) buried(context.Context, buriedOnes, *sample, int) (*buriedPage, error) {
-	return &buriedPage{Buried: []*taskRow{}}, nil
+func (noTasks) tasks(context.Context, selection, *sample, int) (*taskList, error) {
+	return &taskList{At: time.Now()}, nil
 }
 
 func (noTasks) peek(context.Context, task.ID) (*taskRow, error) { return nil, task.ErrNotFound }
@@ -314,42 +320,37 @@ func ofTasks(
 	}
 }
 
-func failuresOf(ctx context.Context, s *Source, k keeper, r *http.Request, _ string) (any, error) {
-	by := cmp.Or(r.URL.Query().Get("by"), "all")
-	if !slices.Contains([]string{"reason", "key", "kind", "all"}, by) {
-		return nil, badRequest("by is %s; it must be reason, key, kind or all", shown(by))
-	}
-	now, found := time.Now(), s.failures.Load()
-	if found == nil || !now.Before(found.next) {
-		var err error
-		if found, err = k.failures(ctx); err != nil {
+// tasksOf answers with tasks of a selection, or with the task of the id in the path.
+func tasksOf(ctx context.Context, s *Source, k keeper, r *http.Request, rest string) (any, error) {
+	if rest != "" {
+		id, err := idOf(rest)
+		if err != nil {
 			return nil, err
 		}
-		found.next = now.Add(max(interval, 20*time.Since(now)))
-		s.failures.Store(found)
+		return k.peek(ctx, id)
 	}
-	return found.by(by), nil
-}
-
-func buriedOf(ctx context.Context, s *Source, k keeper, r *http.Request, _ string) (any, error) {
-	n, err := limit(r, maxBuried)
+	n, err := limit(r, maxTasks)
 	if err != nil {
 		return nil, err
 	}
 	query := r.URL.Query()
-	which := buriedOnes{key: query.Get("key"), kind: query.Get("kind"), reason: query.Get("reason")}
-	if text := query.Get("after"); text != "" {
-		if which.after, err = idOf(text); err != nil {
+	by, which := cmp.Or(query.Get("by"), "all"), selection{
+		cmp.Or(query.Get("state"), "buried"), query.Get("key"), query.Get("kind"), query.Get("reason"),
+	}
+	switch {
+	case !slices.Contains([]string{"reason", "key", "kind", "all"}, by):
+		return nil, badRequest("by is %s; it must be reason, key, kind or all", shown(by))
+	case !slices.Contains(states, which.state):
+		return nil, badRequest("state is %s; it must be one of %s", shown(which.state),
+			strings.Join(states, ", "))
+	}
+	now, list := time.Now(), s.tasks.Load()
+	if list == nil || list.of != which || !now.Before(list.next) {
+		if list, err = k.tasks(ctx, which, s.lastSample(), maxRead); err != nil {
 			return nil, err
 		}
+		list.of, list.next = which, now.Add(max(interval, 20*time.Since(now)))
+		s.tasks.Store(list)
 	}
-	return k.buried(ctx, which, s.lastSample(), n)
-}
-
-func taskOf(ctx context.Context, _ *Source, k keeper, _ *http.Request, rest string) (any, error) {
-	id, err := idOf(rest)
-	if err != nil {
-		return nil, err
-	}
-	return k.peek(ctx, id)
+	return list.answer(by, n), nil
 }

@@ -47,12 +47,12 @@ func TestFailures(t *testing.T) {
 	require.Equal(t, []map[string]any{
 		{"reason": "no mailbox #", "count": 3120.0, "first": "2", "last": "3900"},
 		{"reason": "timed out", "count": 780.0, "first": "1", "last": "3896"},
-	}, rows(t, m, path+"failures?by=reason", "groups"))
-	require.Equal(t, rows(t, m, path+"failures?by=key", "groups"),
-		rows(t, m, "/v1/queues/workers/failures?by=key", "groups"))
-	require.Len(t, rows(t, m, path+"failures?by=key", "groups"), 3)
-	require.Len(t, rows(t, m, path+"failures?by=kind", "groups"), 2)
-	groups := rows(t, m, path+"failures", "groups")
+	}, rows(t, m, path+"tasks?by=reason", "groups"))
+	require.Equal(t, rows(t, m, path+"tasks?by=key", "groups"),
+		rows(t, m, "/v1/queues/workers/tasks?by=key", "groups"))
+	require.Len(t, rows(t, m, path+"tasks?by=key", "groups"), 3)
+	require.Len(t, rows(t, m, path+"tasks?by=kind", "groups"), 2)
+	groups := rows(t, m, path+"tasks", "groups")
 	require.Len(t, groups, 12)
 	require.Equal(t,
 		map[string]any{
@@ -61,26 +61,17 @@ func TestFailures(t *testing.T) {
 		},
 		groups[0])
 
-	// The pages of a group have each of its tasks once.
 	form := map[string]string{"key": "user 0", "kind": `""`, "reason": "no mailbox #"}
-	query := url.Values{"limit": {"100"}}
+	query := url.Values{"limit": {"1000"}, "reason": {"mailbox"}}
 	for name, value := range form {
 		query.Set(name, value)
 	}
-	seen := map[any]bool{}
-	for after := any(""); after != nil; {
-		query.Set("after", after.(string))
-		if after == "" {
-			query.Del("after")
-		}
-		_, page := get(t, m, path+"buried?"+query.Encode())
-		for _, row := range page["buried"].([]any) {
-			seen[row.(map[string]any)["id"]] = true
-			require.Equal(t, "user 0", row.(map[string]any)["key"])
-		}
-		after = page["after"]
-	}
-	require.Len(t, seen, 520)
+	require.Len(t, rows(t, m, path+"tasks?"+query.Encode(), "tasks"), 520)
+	query.Set("reason", "mail")
+	require.Len(t, rows(t, m, path+"tasks?"+query.Encode(), "tasks"), 520, "a part of a reason")
+	query.Set("limit", "3")
+	list := rows(t, m, path+"tasks?"+query.Encode(), "tasks")
+	require.Equal(t, []any{"7", "13", "19"}, []any{list[0]["id"], list[1]["id"], list[2]["id"]})
 
 	count := func() (ready, buried int) {
 		s, err := q.Stats(t.Context())
@@ -97,7 +88,7 @@ func TestFailures(t *testing.T) {
 	}
 	do("kick-all", form, 520, 520, 3380)
 	do("delete-all", map[string]string{"reason": "timed out"}, 780, 520, 2600)
-	require.Len(t, rows(t, m, path+"failures?by=reason", "groups"), 1, "they are counted anew")
+	require.Len(t, rows(t, m, path+"tasks?by=reason", "groups"), 1, "they are counted anew")
 	do("kick-all", map[string]string{"kind": "news"}, 1560, 2080, 1040)
 	do("kick-all", nil, 1040, 3120, 0)
 	do("drop-key", map[string]string{"key": "user 1"}, 1040, 2080, 0)
@@ -122,24 +113,31 @@ func TestReasons(t *testing.T) {
 	require.Equal(t, monitor.ReasonOf(long+"1"), monitor.ReasonOf(long+"22"))
 }
 
-// A pool without buried tasks shows the failures that it has seen.
+// A pool shows the last failures that it has seen, with the stack of a panic.
 func TestPoolFailures(t *testing.T) {
 	forget := func(context.Context, *pool.DeadLetter[int]) error { return nil }
 	p := pool.Func(func(_ context.Context, task *task.Task[int]) error {
+		if task.Payload == 214 {
+			panic("boom")
+		}
 		return pool.Permanent(fmt.Errorf("no mailbox %d", task.Payload%2*task.Payload))
-	}, &pool.Options[int]{Workers: 2, Logger: slog.New(slog.DiscardHandler), DeadLetters: forget})
+	}, &pool.Options[int]{
+		Workers: 1, Logger: slog.New(slog.DiscardHandler), DeadLetters: forget,
+		Policy: pool.Policy{MaxAttempts: 1},
+	})
 	for i := range 215 {
 		require.NoError(t, p.Submit(t.Context(), fmt.Sprint("user ", i%3), i))
 	}
 	require.NoError(t, p.StopAndWait(t.Context()))
 	m := monitor.New(nil, monitor.Pool("workers", p, nil))
-	path := "/v1/queues/workers/failures?by="
-	require.Equal(t, []map[string]any{{"reason": "no mailbox #", "count": 100.0}},
-		rows(t, m, path+"reason", "groups"))
+	path := "/v1/queues/workers/tasks?state=failed&by="
+	groups := rows(t, m, path+"reason", "groups")
+	require.Equal(t, []any{"no mailbox #", 99.0}, []any{groups[0]["reason"], groups[0]["count"]})
 	require.Len(t, rows(t, m, path+"key", "groups"), 3)
-	_, answer := get(t, m, path+"key")
-	require.Equal(t, []any{215.0, 100.0, true},
-		[]any{answer["count"], answer["read"], answer["gone"]})
+	require.Len(t, rows(t, m, path+"key&key=user+1", "groups"), 1)
+	last := rows(t, m, path+"reason&limit=1", "tasks")[0]
+	require.Contains(t, last["reason"], "boom")
+	require.Contains(t, last["stack"], "monitor_test.TestPoolFailures")
 }
 
 // Attempts that are tried again are failures, and the tasks are in the groups.
@@ -170,11 +168,11 @@ func TestRetries(t *testing.T) {
 		require.Equal(t,
 			[]any{"30 of 30 attempts failed in the last 1 s: upstream is down: #"}, alerts(t, m, "workers"))
 		for _, source := range []string{"mails", "workers"} {
-			_, answer := get(t, m, "/v1/queues/"+source+"/failures?by=reason")
-			require.Equal(t, []any{0.0, 30.0}, []any{answer["count"], answer["retrying"]})
-			require.Equal(t, []any{map[string]any{
-				"reason": "upstream is down: #", "count": 0.0, "retrying": 30.0,
-			}}, answer["groups"])
+			path := "/v1/queues/" + source + "/tasks?by=reason&state="
+			require.Equal(t, []map[string]any{{
+				"reason": "upstream is down: #", "count": 30.0, "first": "1", "last": "30",
+			}}, rows(t, m, path+"retrying", "groups"))
+			require.Empty(t, rows(t, m, path+"delayed", "groups"))
 		}
 		for range 300 {
 			submit(1, 0)
@@ -183,18 +181,94 @@ func TestRetries(t *testing.T) {
 	})
 }
 
-// A pool's page has the stack of a panic with the task that is buried for it.
+// The stack of a panic stays with the task that is tried again for it, and Wait does not return it.
 func TestStack(t *testing.T) {
 	q, err := task.Open[int](t.Context(), new(memory.Store), "mails", nil)
 	require.NoError(t, err)
 	p := pool.New(q, func(context.Context, *task.Task[int]) error { panic("boom") },
 		&pool.Options[int]{Policy: pool.Policy{MaxAttempts: 1}, Logger: slog.New(slog.DiscardHandler)})
-	require.Error(t, p.Do(t.Context(), "a", 1, pool.PutOptions{}))
+	require.Error(t, p.Do(t.Context(), "a", 1, pool.PutOptions{
+		PutOptions: task.PutOptions{UniqueKey: "u"},
+	}))
+	require.EqualError(t, q.Wait(t.Context(), "u"), "task: panic in the handler: boom")
 	require.NoError(t, p.Wait(t.Context()))
-	m := monitor.New(nil, monitor.Pool("workers", p, monitor.TaskQueue("mails", q, nil)))
-	_, answer := get(t, m, "/v1/queues/workers/tasks/1")
+	_, answer := get(t, monitor.New(nil, monitor.TaskQueue("mails", q, nil)), "/v1/queues/mails/tasks/1")
 	require.Contains(t, answer["stack"], "monitor_test.TestStack")
-	require.Contains(t, answer["reason"], "boom")
+	require.LessOrEqual(t, len(answer["stack"].(string)), 2048)
+	require.Equal(t, "task: panic in the handler: boom", answer["reason"])
+}
+
+// Each state lists its tasks: as they leave, for how long they run, and when they are due. A task
+// that runs ten times as long as the last ones of its kind is an alert.
+func TestStates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, err := task.Open[string](t.Context(), new(memory.Store), "mails",
+			&task.Options[string]{TTR: time.Hour})
+		require.NoError(t, err)
+		put := func(payload string, o task.PutOptions) {
+			_, err := q.Put(t.Context(), payload[:1], payload, o)
+			require.NoError(t, err)
+		}
+		take := func() *task.Task[string] {
+			taken, err := q.Take(t.Context())
+			require.NoError(t, err)
+			return taken
+		}
+		mails := monitor.TaskQueue("mails", q, func(mail string) string { return mail })
+		m := monitor.New(nil, mails, monitor.Pool("workers", new(counted), mails))
+		payloads := func(source, query string) (all []any) {
+			for _, row := range rows(t, m, "/v1/queues/"+source+"/tasks?by=kind&state="+query, "tasks") {
+				all = append(all, row["payload"])
+			}
+			return all
+		}
+		put("a hangs", task.PutOptions{Kind: "send"})
+		hangs := take()
+		for range 25 {
+			put("b", task.PutOptions{Kind: "send"})
+			taken := take()
+			time.Sleep(time.Second)
+			get(t, m, "/v1/queues/mails")
+			time.Sleep(time.Second)
+			require.NoError(t, taken.Ack(t.Context()))
+			get(t, m, "/v1/queues/mails")
+		}
+		busy := []any{"task 1 of a runs for 50 s; the last 25 of its kind took 1.5s"}
+		require.Equal(t, busy, alerts(t, m, "mails"))
+		require.Equal(t, busy, alerts(t, m, "workers"))
+		put("c fails", task.PutOptions{})
+		require.NoError(t, take().Fail(t.Context(), errors.New("no"), time.Minute))
+		put("d later", task.PutOptions{Delay: 2 * time.Hour})
+		put("e sooner", task.PutOptions{Delay: time.Hour})
+		put("f held", task.PutOptions{Group: "g"})
+		put("g hangs too", task.PutOptions{Kind: "other"})
+		take()
+		put("h", task.PutOptions{})
+		put("i", task.PutOptions{Priority: 1})
+		put("h next", task.PutOptions{})
+		time.Sleep(time.Second)
+		get(t, m, "/v1/queues/mails")
+		for query, want := range map[string][]any{
+			"taken": {"a hangs", "g hangs too"}, "taken&kind=other": {"g hangs too"},
+			"retrying": {"c fails"}, "delayed": {"e sooner", "d later"}, "held": {"f held"},
+			"ready&key=h": {"h", "h next"}, "buried": nil, "failed": nil, "retrying&reason=no": {"c fails"},
+			"retrying&reason=yes": nil,
+		} {
+			require.Equal(t, want, payloads("mails", query), query)
+			require.Equal(t, want, payloads("workers", query), query)
+		}
+		ready := rows(t, m, "/v1/queues/mails/tasks?state=ready", "tasks")
+		require.Equal(t, []any{"h", "h", "i"}, []any{ready[0]["key"], ready[1]["key"], ready[2]["key"]})
+		first := rows(t, m, "/v1/queues/mails/tasks?state=taken&limit=1", "tasks")[0]
+		require.Equal(t, hangs.Info().Consumer, first["consumer"])
+		since, err := time.Parse(time.RFC3339Nano, first["since"].(string))
+		require.NoError(t, err)
+		require.Equal(t, 51*time.Second, time.Since(since))
+		require.NoError(t, hangs.Ack(t.Context()))
+		time.Sleep(time.Second)
+		require.Empty(t, alerts(t, m, "mails"))
+		require.NoError(t, q.Close(t.Context()))
+	})
 }
 
 // A task is shown with all its fields.
@@ -218,8 +292,8 @@ func TestPeek(t *testing.T) {
 		"metadata": map[string]any{`"trace\n"`: `"a\x00"`},
 	}, answer)
 	for path, want := range map[string]int{
-		"mails/tasks/9": http.StatusNotFound, "mails/buried?key=%22": http.StatusNotFound,
-		"mails/buried?kind=%22": http.StatusBadRequest,
+		"mails/tasks/9": http.StatusNotFound, "mails/tasks?key=%22": http.StatusNotFound,
+		"mails/tasks?kind=%22": http.StatusBadRequest,
 	} {
 		status, _ := get(t, m, "/v1/queues/"+path)
 		require.Equal(t, want, status, path)

@@ -122,7 +122,8 @@ func (c *call) tasks(ctx context.Context, q *queue, n int) iter.Seq2[*task.Task[
 
 // hasReason reports whether the error of a task has the text of -reason.
 func (c *call) hasReason(t *task.Task[[]byte]) bool {
-	return c.reason == "" || strings.Contains(each.Message(t), c.reason)
+	reason, _ := each.Failure(new(t.Info()))
+	return strings.Contains(reason, c.reason)
 }
 
 func bury(ctx context.Context, c *call) error {

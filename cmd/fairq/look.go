@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -111,15 +112,7 @@ func stats(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.print(r, func(w io.Writer) {
-		capacity := "no limit"
-		if r.Capacity > 0 {
-			capacity = fmt.Sprintf("%d, of which %d are used", r.Capacity, r.Counted)
-		}
-		fmt.Fprintf(w,
-			"ready\t%d\ndelayed\t%d\ntaken\t%d\nburied\t%d\nheld\t%d\nkeys\t%d\ncapacity\t%s\npaused\t%v\n",
-			r.Ready, r.Delayed, r.Taken, r.Buried, r.Held, r.Keys, capacity, r.Paused)
-	})
+	return c.print(r, func(w io.Writer) { fields(w, reflect.ValueOf(r)) })
 }
 
 func keys(ctx context.Context, c *call) error {
@@ -129,41 +122,54 @@ func keys(ctx context.Context, c *call) error {
 	}
 	n := c.limit
 	if c.paused {
-		n = 0 // the paused keys are there too
+		n = 0 // the keys that are paused or wait are there too
 	}
 	found, err := q.KeyStats(ctx, n, fairq.ByBacklog)
 	if err != nil {
 		return err
 	}
-	type keyRow struct {
-		Key     string        `json:"key"`
-		Backlog int           `json:"backlog"` // tasks that are ready, delayed or held
-		Taken   int           `json:"taken"`
-		Buried  int           `json:"buried"`
-		Paused  bool          `json:"paused"`
-		Oldest  time.Duration `json:"oldest_age_ns,omitempty"` // of the first that is ready or delayed
-		Waits   time.Time     `json:"waits_until,omitzero"`    // see task.Queue.HoldKey
+	own, most, err := each.LimitsOf(ctx, q, maxLimit)
+	if err != nil {
+		return err
 	}
-	rows := []keyRow{}
+	rows := []each.KeyRow{}
 	for _, k := range found {
-		rows = append(rows, keyRow{
-			printable.Text(k.Key), k.Backlog, k.Taken, k.Buried, k.Paused, k.OldestAge, k.WaitsUntil,
-		})
+		row := each.KeyRow{KeyStat: k}
+		row.Key = printable.Text(k.Key)
+		row.Explain(own[k.Key], most)
+		rows = append(rows, row)
 	}
 	return c.print(map[string]any{"keys": rows}, func(w io.Writer) {
-		fmt.Fprintln(w, "KEY\tBACKLOG\tTAKEN\tBURIED\tOLDEST\t")
+		fmt.Fprintln(w, "KEY\tBACKLOG\tTAKEN\tBURIED\tOLDEST\tLIMITS\t")
 		for _, r := range rows {
-			fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%v\t", r.Key, r.Backlog, r.Taken, r.Buried,
-				r.Oldest.Round(time.Millisecond))
-			switch {
-			case r.Paused:
-				fmt.Fprint(w, "paused")
-			case !r.Waits.IsZero():
-				fmt.Fprint(w, "waits until ", r.Waits.Format(time.DateTime))
+			fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%v\t%s\t%s", r.Key, r.Backlog, r.Taken, r.Buried,
+				r.OldestAge.Round(time.Millisecond), cmp.Or(r.Limits, "-"), r.Why)
+			if !r.WaitsUntil.IsZero() {
+				fmt.Fprint(w, " until ", r.WaitsUntil.Format(time.DateTime))
 			}
 			fmt.Fprintln(w)
 		}
 	})
+}
+
+// limit lists the limits of keys, or sets those of one.
+func limit(ctx context.Context, c *call) error {
+	q, err := c.openNamed(ctx)
+	if err != nil {
+		return err
+	}
+	if c.key != nil {
+		if err := q.SetKey(ctx, *c.key, &c.limits); err != nil {
+			return err
+		}
+		return c.report("limited", 1)
+	}
+	own, _, err := each.LimitsOf(ctx, q, maxLimit)
+	return errors.Join(err, c.print(map[string]any{"limits": own}, func(w io.Writer) {
+		for _, key := range slices.Sorted(maps.Keys(own)) {
+			fmt.Fprintf(w, "%s\t%s\n", printable.Text(key), own[key])
+		}
+	}))
 }
 
 // taskRow is a task.
@@ -175,7 +181,8 @@ type taskRow struct {
 	Payload       json.RawMessage `json:"payload,omitempty"`        // if it is JSON
 	PayloadBase64 []byte          `json:"payload_base64,omitempty"` // if it is not
 
-	text string // the payload
+	text   string // the payload
+	reason string // the error without a stack
 }
 
 func (c *call) row(i *task.Info, payload []byte) taskRow {
@@ -184,7 +191,8 @@ func (c *call) row(i *task.Info, payload []byte) taskRow {
 		r.Role = i.Role.String()
 	}
 	if i.Err != nil {
-		r.Error = printable.Text(i.Err.Message)
+		reason, _ := each.Failure(i)
+		r.Error, r.reason = printable.Text(i.Err.Message), printable.Text(reason)
 	}
 	if c.payload {
 		if r.text = printable.Text(string(payload)); json.Valid(payload) {
@@ -207,7 +215,7 @@ func (c *call) printTasks(rows []taskRow) error {
 		for _, r := range rows {
 			cells := []string{
 				strconv.FormatUint(uint64(r.ID), 10), r.State, r.Key, r.Kind, strconv.Itoa(r.Attempts),
-				ago(r.Created), ago(r.Until), r.Error,
+				ago(r.Created), ago(r.Until), r.reason,
 			}
 			if c.payload {
 				cells = append(cells, r.text)
@@ -350,60 +358,39 @@ func peek(ctx context.Context, c *call) error {
 			if i > 0 {
 				fmt.Fprintln(w)
 			}
-			rows[i].write(w)
+			fields(w, reflect.ValueOf(rows[i]))
 		}
 	})
 	return errors.Join(append(errs, err)...)
 }
 
-// write prints all fields, one a line.
-func (r *taskRow) write(w io.Writer) {
-	most := "no limit"
-	if r.MaxAttempts > 0 {
-		most = strconv.Itoa(r.MaxAttempts)
-	}
-	for _, line := range []struct {
-		name  string
-		value any
-	}{
-		{"id", r.ID},
-		{"state", r.State},
-		{"key", r.Key},
-		{"kind", r.Kind},
-		{"unique key", r.UniqueKey},
-		{"group", strings.TrimSpace(r.Group + " " + r.Role)},
-		{"priority", r.Priority},
-		{"cost", r.Cost},
-		{"attempts", r.Attempts},
-		{"max attempts", most},
-		{"time to run", r.TTR},
-		{"put", r.Created},
-		{"ready", r.ReadyAt},
-		{"until", r.Until},
-		{"expires", r.Expires},
-		{"consumer", r.Consumer},
-		{"error", r.Error},
-		{"payload", r.text},
-	} {
-		switch v := line.value.(type) {
+// fields prints the fields of a row, one a line, but no empty texts and times.
+func fields(w io.Writer, row reflect.Value) {
+	for i := range row.NumField() {
+		f, value := row.Type().Field(i), row.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		name = strings.NewReplacer("_ns", "", "_base64", "", "_", " ").Replace(name)
+		switch kind := value.Kind(); {
+		case f.Anonymous:
+			fields(w, value)
+			continue
+		case !f.IsExported(), value.IsZero() && kind != reflect.Int && kind != reflect.Bool:
+			continue
+		}
+		switch v := value.Interface().(type) {
 		case time.Time:
-			if !v.IsZero() {
-				fmt.Fprintf(w, "%s\t%s\t(%s)\n", line.name, v.Format(time.RFC3339Nano), ago(v))
-			}
-		case time.Duration:
-			if v != 0 {
-				fmt.Fprintf(w, "%s\t%v\n", line.name, v)
-			}
-		case string:
-			if v != "" {
-				fmt.Fprintf(w, "%s\t%s\n", line.name, v)
+			fmt.Fprintf(w, "%s\t%s\t(%s)\n", name, v.Format(time.RFC3339Nano), ago(v))
+		case json.RawMessage:
+			fmt.Fprintf(w, "%s\t%s\n", name, printable.Text(string(v)))
+		case []byte:
+			fmt.Fprintf(w, "%s\t%s\n", name, printable.Text(string(v)))
+		case map[string]string:
+			for _, of := range slices.Sorted(maps.Keys(v)) {
+				fmt.Fprintf(w, "%s %s\t%s\n", name, of, v[of])
 			}
 		default:
-			fmt.Fprintf(w, "%s\t%v\n", line.name, v)
+			fmt.Fprintf(w, "%s\t%v\n", name, v)
 		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(r.Metadata)) {
-		fmt.Fprintf(w, "metadata %s\t%s\n", name, r.Metadata[name])
 	}
 }
 

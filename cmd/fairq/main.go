@@ -113,6 +113,11 @@ var commands = []command{
 	},
 	{"pause", "QUEUE", "let no task be taken; with -key, no task of that key", "key", pause},
 	{"resume", "QUEUE", "end that", "key", resume},
+	{
+		"limit", "QUEUE",
+		"list the keys with limits of their own; with -key, set these limits of that key, or none",
+		"burst in-flight key rate weight", limit,
+	},
 	{"drop", "QUEUE", "delete a queue, unless a task of it is taken", "history yes", drop},
 	{
 		"serve", "[QUEUE...]", "show these queues, or all, on a page on localhost",
@@ -145,6 +150,8 @@ type options struct {
 	payload   bool
 	soonest   bool
 	state     task.State
+
+	limits task.KeyLimits
 
 	all, force, yes, paused bool
 	reason                  string
@@ -193,10 +200,16 @@ func (o *options) flags() *flag.FlagSet {
 	f.BoolVar(&o.force, "force", false, "even if a worker has the task; the worker loses its lease")
 	f.BoolVar(&o.yes, "yes", false,
 		"delete the tasks of a queue with it, or those that -state, -key, -kind or -reason name")
-	f.BoolVar(&o.paused, "paused", false, "only the keys that are paused")
+	f.BoolVar(&o.paused, "paused", false, "only the keys that are paused or wait")
 	f.StringVar(&o.reason, "reason", "",
 		"the `text` that is recorded with tasks that are buried, or else is in the error of the tasks")
 	f.BoolVar(&o.actions, "actions", false, "let the page kick, bury, delete, pause and resume")
+	f.IntVar(&o.limits.MaxInFlight, "in-flight", 0,
+		"a `number` of tasks of the key that can be taken at a time; negative for any")
+	f.Float64Var(&o.limits.Rate.Limit, "rate", 0,
+		"a `number` of tasks of the key that can be taken in a second; negative for any")
+	f.IntVar(&o.limits.Rate.Burst, "burst", 0, "with -rate: the `number` that can be taken at once")
+	f.IntVar(&o.limits.Weight, "weight", 0, "the `weight` of the key")
 	f.IntVar(&o.port, "port", 7474, "the `port` of the page; 0 means a free one")
 	return f
 }

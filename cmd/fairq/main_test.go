@@ -243,8 +243,8 @@ const prefix = "-prefix=test_"
 func TestLook(t *testing.T) {
 	onStores(t, func(t *testing.T, id []string, end func() outcome) {
 		cli(t, prefix, "stats", "still").prints("" +
-			"ready     1\ndelayed   1\ntaken     2\nburied    2\nheld      1\nkeys      7\ncapacity  " +
-			"100, of which 7 are used\npaused    false\n")
+			"name      still\nready     1\ndelayed   1\ntaken     2\nburied    2\nheld      1\n" +
+			"keys      7\ncounted   7\ncapacity  100\npaused    false\n")
 		require.Equal(t, map[string]any{
 			"name": "still", "ready": 1.0, "delayed": 1.0, "taken": 2.0, "buried": 2.0,
 			"held": 1.0, "keys": 7.0,
@@ -288,7 +288,7 @@ func TestLook(t *testing.T) {
 		r.fails(notFound, "task: not found: task 999999")
 		require.Regexp(t,
 			`^id +`+id[2]+`\nstate +delayed\nkey +user 2\n(?s:.*)until +\S+ +\(in (59m|1h)\S+\)\n`+
-				`payload +\{"Text":"job 2"\}\n\nid +`+id[7]+`\n(?s:.*)\nmetadata trace +"a\\n"\n$`, r.out)
+				`payload +\{"Text":"job 2"\}\n\nid +`+id[7]+`\n(?s:.*)\nmetadata trace +"a\\n"\n(?s:.*)$`, r.out)
 
 		r = cli(t, prefix, "next", "still")
 		require.Regexp(t, `^ID .*\n`+id[1]+` +ready +user 1 .*\n$`, r.out)

@@ -27,7 +27,9 @@ func serve(ctx context.Context, c *call) error {
 	}
 	o := &monitor.Options{Logger: slog.New(slog.NewTextHandler(c.errOut, nil))}
 	if c.actions {
-		o.Actions = func(*http.Request, monitor.Action) bool { return true } // see onlyLocal
+		o.Actions = func(_ *http.Request, asked []monitor.Action) []monitor.Action {
+			return asked // see onlyLocal
+		}
 	}
 	listener, err := net.Listen("tcp", net.JoinHostPort("localhost", strconv.Itoa(c.port)))
 	if err != nil {

@@ -177,15 +177,15 @@ func TestServe(t *testing.T) {
 	queue := "v1/queues/" + url.PathEscape(`mail/"send"`)
 	for _, args := range [][]string{nil, {"-actions", "-json", "-payload", `mail/"send"`}} {
 		page, end := serving(t, args...)
-		status, body := ask(t, request(t, http.MethodGet, page+queue+"/buried"))
+		status, body := ask(t, request(t, http.MethodGet, page+queue+"/tasks"))
 		require.Equal(t, http.StatusOK, status)
 		var answer struct {
-			Buried []struct{ Key, Payload string }
+			Tasks []struct{ Key, Payload string }
 		}
 		require.NoError(t, json.Unmarshal([]byte(body), &answer))
-		require.Len(t, answer.Buried, 1)
-		require.Equal(t, "a", answer.Buried[0].Key)
-		require.Equal(t, args != nil, answer.Buried[0].Payload != "", "payloads are shown if asked for")
+		require.Len(t, answer.Tasks, 1)
+		require.Equal(t, "a", answer.Tasks[0].Key)
+		require.Equal(t, args != nil, answer.Tasks[0].Payload != "", "payloads are shown if asked for")
 
 		_, body = ask(t, request(t, http.MethodGet, page+queue))
 		require.Contains(t, body, `"counts":"nothing"`, "so the page shows no rates")
@@ -270,6 +270,34 @@ func TestMany(t *testing.T) {
 		r := cli(t, "list", "later", "-state=delayed", "-soonest", "-json", "-limit", limit)
 		require.Len(t, r.json()["tasks"], want)
 	}
+}
+
+// Keys have limits of their own, which are shown beside why nothing of the key can be taken.
+func TestLimits(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tasks.db")
+	t.Setenv("FAIRQ_STORE", "sqlite:"+file)
+	s, err := sqlite.Open(t.Context(), file, nil)
+	require.NoError(t, err)
+	q, err := task.Open[string](t.Context(), s, "mails", &task.Options[string]{MaxInFlightPerKey: 9})
+	require.NoError(t, err)
+	_, err = q.Put(t.Context(), "a", "", task.PutOptions{})
+	require.NoError(t, err)
+	_, err = q.Take(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, q.HoldKey(t.Context(), "b", time.Hour))
+	_, err = q.Put(t.Context(), "b", "", task.PutOptions{})
+	require.NoError(t, err)
+	cli(t, "limit", "mails", "-key", "a", "-in-flight", "1", "-rate", "-1").prints("limited: 1\n")
+	cli(t, "limit", "mails").prints("a  1 at a time, no rate\n")
+	out := cli(t, "keys", "mails").out
+	require.Regexp(t, `a +0 +1 +0 +0s +1 at a time, no rate +at its limit of 1\n`, out)
+	require.Regexp(t, `b +1 +0 +0 +\S+ +- +held until 2\S+ \S+\n`, out)
+	require.Regexp(t, `^KEY.*\nb .*held until \S+ \S+\n$`, cli(t, "keys", "mails", "-paused").out)
+	require.Contains(t, cli(t, "limit", "mails", "-json").out, `"max_in_flight": 1`)
+	cli(t, "limit", "mails", "-key", "a", "-weight", "-1").fails(failed, "KeyLimits.Weight is -1")
+	cli(t, "limit", "mails", "-key", "a").prints("limited: 1\n")
+	cli(t, "limit", "mails").prints("")
+	require.NoError(t, s.Close())
 }
 
 // The page shows new queues, and no dropped ones.

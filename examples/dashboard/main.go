@@ -96,7 +96,12 @@ func run(ctx context.Context, s settings, out io.Writer) error {
 	m := monitor.New(&monitor.Options{
 		// Every client that reaches the page may do everything. A page of another name for this
 		// address may not.
-		Actions: func(r *http.Request, _ monitor.Action) bool { return r.Host == address },
+		Actions: func(r *http.Request, asked []monitor.Action) []monitor.Action {
+			if r.Host != address {
+				return nil
+			}
+			return asked
+		},
 	}, grid, monitor.Pool("servers", workers, grid))
 	go m.Run(ctx) // so that a page opens with its history
 	server := &http.Server{

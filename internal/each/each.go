@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"strings"
 
 	"github.com/fairq/fairq/task"
 )
@@ -32,12 +33,13 @@ func Task[V any](
 	}
 }
 
-// Message returns the reason for which a task has failed last, "" if there is none.
-func Message[V any](t *task.Task[V]) string {
-	if err := t.Info().Err; err != nil {
-		return err.Message
+// Failure returns the reason for which a task has failed last, "" if there is none, and the stack
+// of a panic, with which package task ends the reason.
+func Failure(i *task.Info) (reason, stack string) {
+	if i.Err != nil {
+		reason, stack, _ = strings.Cut(i.Err.Message, "\n\ngoroutine ")
 	}
-	return ""
+	return reason, stack
 }
 
 // Do calls do for each task that is chosen, and returns how many it has changed. It passes over

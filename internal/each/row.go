@@ -1,8 +1,12 @@
 package each
 
 import (
+	"context"
+	"fmt"
+	"strings"
 	"time"
 
+	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/task"
 )
 
@@ -47,4 +51,70 @@ func RowOf(i *task.Info, shown func(string) string) Row {
 		r.Metadata[shown(name)] = shown(value)
 	}
 	return r
+}
+
+// Limits are a task.KeyLimits.
+type Limits struct {
+	Weight      int     `json:"weight,omitempty"`
+	MaxInFlight int     `json:"max_in_flight,omitempty"`
+	Rate        float64 `json:"rate,omitempty"`
+	Burst       int     `json:"burst,omitempty"`
+}
+
+// String returns the limits in words.
+func (l Limits) String() string {
+	var all []string
+	add := func(is bool, format string, args ...any) {
+		if is {
+			all = append(all, fmt.Sprintf(format, args...))
+		}
+	}
+	add(l.Weight != 0, "weight %d", l.Weight)
+	add(l.MaxInFlight > 0, "%d at a time", l.MaxInFlight)
+	add(l.MaxInFlight < 0, "any number at a time")
+	add(l.Rate > 0, "%.3g a second, up to %d at once", l.Rate, l.Burst)
+	add(l.Rate < 0, "no rate")
+	return strings.Join(all, ", ")
+}
+
+// KeyRow is a key as the page and the command show it.
+type KeyRow struct {
+	fairq.KeyStat[string]
+	Why    string `json:"why,omitempty"`    // nothing of the key can be taken
+	Limits string `json:"limits,omitempty"` // of its own
+
+	NoWait *struct{} `json:"wait,omitempty"` // hides the histogram
+}
+
+// LimitsOf returns the keys of a queue that have limits of their own, the first n, and how many
+// tasks of any other key can be taken at the same time.
+func LimitsOf[V any](
+	ctx context.Context, q *task.Queue[V], n int,
+) (own map[string]Limits, most int, err error) {
+	if most, err = q.MaxInFlight(ctx, ""); err != nil {
+		return nil, 0, err
+	}
+	keys, err := q.LimitedKeys(ctx, "", n)
+	own = make(map[string]Limits, len(keys))
+	for _, k := range keys {
+		own[k.Key] = Limits{k.Weight, k.MaxInFlight, k.Rate.Limit, k.Rate.Burst}
+	}
+	return own, most, err
+}
+
+// Explain fills in the limits and why no task can be taken.
+func (r *KeyRow) Explain(own Limits, most int) {
+	if own.MaxInFlight != 0 {
+		most = own.MaxInFlight
+	}
+	switch r.Limits = own.String(); {
+	case r.Paused:
+		r.Why = "paused"
+	case time.Until(r.WaitsUntil) > 0 && r.HeldUntil.Before(r.WaitsUntil):
+		r.Why = "out of its rate"
+	case time.Until(r.WaitsUntil) > 0:
+		r.Why = "held"
+	case most > 0 && r.Taken >= most:
+		r.Why = fmt.Sprintf("at its limit of %d", most)
+	}
 }

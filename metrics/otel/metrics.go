@@ -74,12 +74,14 @@ func split(m metrics.Metric) []metrics.Metric {
 func (r *registry) add(m metrics.Metric) (err error) {
 	for _, m := range split(m) {
 		var instrument metric.Float64Observable
-		if m.Kind == metrics.Counter {
-			instrument, err = r.meter.Float64ObservableCounter(m.Name, metric.WithUnit(m.Unit),
-				metric.WithDescription(m.Help))
-		} else {
-			instrument, err = r.meter.Float64ObservableGauge(m.Name, metric.WithUnit(m.Unit),
-				metric.WithDescription(m.Help))
+		unit, about := metric.WithUnit(m.Unit), metric.WithDescription(m.Help)
+		switch m.Kind {
+		case metrics.Counter:
+			instrument, err = r.meter.Float64ObservableCounter(m.Name, unit, about)
+		case metrics.Sum:
+			instrument, err = r.meter.Float64ObservableUpDownCounter(m.Name, unit, about)
+		default:
+			instrument, err = r.meter.Float64ObservableGauge(m.Name, unit, about)
 		}
 		if err != nil {
 			return err
@@ -116,7 +118,16 @@ func Observe[V any](provider metric.MeterProvider, name string,
 	if err != nil {
 		return next, err
 	}
-	return metrics.Observe(next, times{attribute.String("name", name), wait, run}), nil
+	record := func(ctx context.Context, class, outcome string, took time.Duration) {
+		h, attributes := wait, []attribute.KeyValue{
+			attribute.String("name", name), attribute.String("class", class),
+		}
+		if outcome != "" {
+			h, attributes = run, append(attributes, attribute.String("outcome", outcome))
+		}
+		h.Record(ctx, took.Seconds(), metric.WithAttributes(attributes...))
+	}
+	return metrics.Observe(next, record), nil
 }
 
 // histogram returns a histogram with bounds from a tenth of a millisecond to some five hours, each
@@ -132,21 +143,4 @@ func histogram(meter metric.Meter, m *metrics.Metric) (metric.Float64Histogram, 
 		return nil, fmt.Errorf("fairqotel: %w", err)
 	}
 	return h, nil
-}
-
-type times struct {
-	name      attribute.KeyValue
-	wait, run metric.Float64Histogram
-}
-
-// Waited implements [metrics.Times].
-func (t times) Waited(ctx context.Context, class string, d time.Duration) {
-	t.wait.Record(ctx, d.Seconds(), metric.WithAttributes(t.name, attribute.String("class", class)))
-}
-
-// Ran implements [metrics.Times].
-func (t times) Ran(ctx context.Context, class, outcome string, d time.Duration) {
-	t.run.Record(ctx, d.Seconds(),
-		metric.WithAttributes(t.name, attribute.String("class", class),
-			attribute.String("outcome", outcome)))
 }

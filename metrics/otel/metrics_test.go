@@ -45,7 +45,6 @@ func points(t *testing.T, m metricdata.Metrics) map[string]float64 {
 	var points []metricdata.DataPoint[float64]
 	switch data := m.Data.(type) {
 	case metricdata.Sum[float64]:
-		require.True(t, data.IsMonotonic)
 		points = data.DataPoints
 	case metricdata.Gauge[float64]:
 		points = data.DataPoints
@@ -105,6 +104,12 @@ func TestMetrics(t *testing.T) {
 		} {
 			require.Equal(t, want, points(t, all[name]), name)
 		}
+		for name, grows := range map[string]bool{
+			"fairq.queue.items": false, "fairq.queue.events": true, "fairq.pool.workers": false,
+		} {
+			require.Equal(t, grows, all[name].Data.(metricdata.Sum[float64]).IsMonotonic, name)
+		}
+		require.IsType(t, metricdata.Gauge[float64]{}, all["fairq.up"].Data)
 		require.Equal(t, "s", all["fairq.queue.oldest.age"].Unit)
 		require.Equal(t, "Items queued.", all["fairq.queue.items"].Description)
 		for name, sum := range map[string]float64{"fairq.pool.wait": 60, "fairq.pool.run": 120} {
@@ -165,7 +170,7 @@ func TestErrors(t *testing.T) {
 		_, err := fairqotel.Observe[string](failing{name: name}, "a", nil)
 		require.ErrorIs(t, err, errNo)
 	}
-	_, err := fairqotel.Register(failing{name: "fairq.queue.items"}, 0, q)
+	_, err := fairqotel.Register(failing{name: "fairq.up"}, 0, q)
 	require.ErrorIs(t, err, errNo)
 	require.Panics(t, func() { _, _ = fairqotel.Register(nil, 0, q, q) })
 	r, err := fairqotel.Register(nil, 0, q)

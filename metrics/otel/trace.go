@@ -3,6 +3,7 @@ package fairqotel
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"strconv"
 	"strings"
@@ -75,6 +76,7 @@ func (t Tracing) Start(ctx context.Context, queue string,
 		trace.WithAttributes(
 			attribute.String("messaging.system", "fairq"),
 			attribute.String("messaging.operation.type", "process"),
+			attribute.String("messaging.operation.name", "process"),
 			attribute.String("messaging.destination.name", queue),
 			attribute.String("messaging.message.id", strconv.FormatUint(uint64(of.ID), 10)),
 			text("fairq.key", of.Key), text("fairq.kind", of.Kind),
@@ -105,12 +107,18 @@ func Handler[V any](t Tracing, queue string,
 		defer func() {
 			if !returned {
 				span.SetStatus(codes.Error, "the handler has not returned")
+				span.SetAttributes(attribute.String("error.type", "panic"))
 			}
 		}()
 		err = h(ctx, tk)
 		if returned = true; err != nil && !errors.Is(err, pool.ErrSnoozed) {
 			span.RecordError(err)
 			span.SetStatus(codes.Error, err.Error())
+			cause := err // its innermost type, because a handler may wrap it
+			for wrapped := cause; wrapped != nil; wrapped = errors.Unwrap(wrapped) {
+				cause = wrapped
+			}
+			span.SetAttributes(attribute.String("error.type", fmt.Sprintf("%T", cause)))
 		}
 		return err
 	}

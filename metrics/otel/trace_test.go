@@ -122,12 +122,19 @@ func TestTraceGoesOn(t *testing.T) {
 					a := attributes(s)
 					require.NotEqual(t, "0", a["messaging.message.id"])
 					delete(a, "messaging.message.id")
+					kind := map[bool]any{true: "panic"}[payload == "panics"]
+					if payload == "again" && i == 0 {
+						kind = "*pool.retryError"
+					}
+					require.Equal(t, kind, a["error.type"])
+					delete(a, "error.type")
 					attempt := i + 1
 					if payload == "later" {
 						attempt = 1
 					}
 					require.Equal(t, map[string]any{
 						"messaging.system": "fairq", "messaging.operation.type": "process",
+						"messaging.operation.name":   "process",
 						"messaging.destination.name": "emails",
 						"fairq.key":                  "a\uFFFD", "fairq.kind": "mail",
 						"fairq.attempt": int64(attempt),

@@ -8,8 +8,8 @@
 // A metric has its name of package metrics, with underscores, then its unit, then _total if it is
 // a counter: fairq.queue.events is fairq_queue_events_total. The label name is the name of the
 // source. One more label may be a state, an event, an outcome or a key. So a source has some 25
-// time series, 21 more for each histogram, and 4 for each key with a label and for the others
-// together. The page docs/operating.md lists them, and docs/grafana.json is a dashboard.
+// time series, 21 more for each histogram, 4 for each key with a label and for the others together,
+// and 2 for each of the keys with most items. The page docs/operating.md lists them, and docs/grafana.json is a dashboard.
 //
 // A scrape reads all sources at the same time, and takes at most 4 seconds. For a source that has
 // not answered by then, because its database is down, fairq_up is 0, and there are only the
@@ -130,20 +130,12 @@ func (c *Collector) send(to chan<- prometheus.Metric, source string, m *metrics.
 // Observe returns an Observer for the Options of a pool of that name. The Collector learns from it
 // how long tasks wait and run, by class and outcome; then it calls next, which may be nil.
 func Observe[V any](c *Collector, name string, next pool.Observer[V]) pool.Observer[V] {
-	return metrics.Observe(next, times{c, name})
-}
-
-type times struct {
-	*Collector
-	pool string
-}
-
-// Waited implements [metrics.Times].
-func (t times) Waited(_ context.Context, class string, d time.Duration) {
-	t.wait.WithLabelValues(t.pool, class).Observe(d.Seconds())
-}
-
-// Ran implements [metrics.Times].
-func (t times) Ran(_ context.Context, class, outcome string, d time.Duration) {
-	t.run.WithLabelValues(t.pool, class, outcome).Observe(d.Seconds())
+	record := func(_ context.Context, class, outcome string, took time.Duration) {
+		h, labels := c.wait, []string{name, class}
+		if outcome != "" {
+			h, labels = c.run, append(labels, outcome)
+		}
+		h.WithLabelValues(labels...).Observe(took.Seconds())
+	}
+	return metrics.Observe(next, record)
 }

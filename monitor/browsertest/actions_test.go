@@ -1,7 +1,6 @@
 package browsertest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -12,20 +11,28 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/monitor"
-	"github.com/fairq/fairq/pool"
 	"github.com/fairq/fairq/task"
 	"github.com/fairq/fairq/task/memory"
 )
 
+func opened(t *testing.T, o *task.Options[string]) *task.Queue[string] {
+	q, err := task.Open[string](t.Context(), new(memory.Store), "mails", o)
+	require.NoError(t, err)
+	return q
+}
+
+func put(t *testing.T, q *task.Queue[string], key string, o task.PutOptions) task.ID {
+	id, err := q.Put(t.Context(), key, "to "+key, o)
+	require.NoError(t, err)
+	return id
+}
+
 // mails returns a queue with nine ready tasks of three users, and a buried one, task 1.
 func mails(t *testing.T) *task.Queue[string] {
-	q, err := task.Open[string](t.Context(), new(memory.Store), "mails", nil)
-	require.NoError(t, err)
+	q := opened(t, &task.Options[string]{MaxInFlightPerKey: 2})
 	for i := range 10 {
-		_, err := q.Put(t.Context(), fmt.Sprint("user ", i%3), "", task.PutOptions{})
-		require.NoError(t, err)
+		put(t, q, fmt.Sprint("user ", i%3), task.PutOptions{})
 	}
 	require.NoError(t, q.Bury(t.Context(), 1, errors.New("no")))
 	return q
@@ -48,34 +55,27 @@ func (p *tab) click(name string) {
 // ready waits until the page shows n ready tasks.
 func (p *tab) ready(n int) {
 	p.Helper()
-	p.until(fmt.Sprintf(`document.querySelector("#numbers dd")?.textContent === "%d"`, n))
+	p.shows("#states", fmt.Sprintf("Ready %dRunning", n))
 }
 
-// is waits until the page shows the outcome of an action.
-func (p *tab) told(outcome string) {
+// state shows the tasks of a state.
+func (p *tab) state(text string) {
 	p.Helper()
-	p.until(fmt.Sprintf(`document.getElementById("outcome").textContent === %q`, outcome))
+	p.run(chromedp.Click(fmt.Sprintf(`//*[@id="states"]//a[text()=%q]`, text), chromedp.BySearch))
+	p.shows("#states [aria-current]", text)
 }
 
-// With permission each button works, one after the other.
+// With permission each button works, one after the other, and the focus stays near.
 func TestActions(t *testing.T) {
 	t.Parallel()
 	q := mails(t)
-	p := open(t,
-		monitor.New(&monitor.Options{Actions: everybody, Logger: quiet},
-			monitor.TaskQueue("mails", q, nil)), "mails")
-	p.until(`document.querySelector("#buried tbody tr") !== null`)
+	p := open(t, allowed(monitor.TaskQueue("mails", q, nil)), "mails&by=none")
 	p.click("Kick task 1")
 	p.ready(10)
-	p.until(`document.getElementById("failures").hidden`)
-	p.run(chromedp.Click("summary", chromedp.ByQuery))
+	p.until(`document.activeElement.closest("#tasks") !== null`)
 	p.click("Bury task 2")
-	p.ready(9)
-	p.until(`document.querySelector("#buried tbody tr") !== null`)
-	require.Equal(t, "buried by hand", p.rows("buried")[0][5])
-	p.click("Details of task 2")
-	p.until(`document.querySelector("#task dl").innerText.includes("buried") && ` +
-		`document.querySelector("#task pre").textContent === "buried by hand"`)
+	p.state("Buried 1")
+	p.shows("#tasks tbody", "buried by hand")
 	p.click("Kick task 2")
 	p.ready(10)
 	p.click("Drop user 2")
@@ -84,130 +84,102 @@ func TestActions(t *testing.T) {
 	require.Equal(t, []string{"Remove what is queued of user 2?"}, dialogs)
 
 	// The page shows paused queues and keys, and can resume them, even after a reload.
-	state := `[...document.querySelectorAll("#numbers div")].find((d) => ` +
-		`d.innerText.includes("State")).querySelector("dd").textContent`
 	p.click("Pause mails")
-	p.until(state + ` === "paused"`)
-	require.Contains(t, p.wrong(), "it is paused; 7 wait")
+	p.shows("#wrong", "it is paused; 7 wait")
 	p.run(chromedp.Reload())
-	p.until(`document.querySelector('button[aria-label="Resume mails"]') !== null`)
-	require.False(t,
-		eval[bool](p, `document.querySelector('button[aria-label="Pause mails"]') !== null`))
 	p.click("Resume mails")
-	p.until(state + ` === "open"`)
 	p.click("Pause user 1")
-	p.told("pause-key: 1 done")
-	p.until(`document.querySelector('button[aria-label="Resume user 1"]') !== null`)
-	require.Contains(t, p.wrong(), "the key user 1 is paused")
-	upcoming, err := q.Upcoming(t.Context(), 10)
-	require.NoError(t, err)
-	require.Len(t, upcoming, 4, "those of user 0")
+	p.shows("#outcome", "pause-key: 1 done")
+	p.shows("#wrong", "the key user 1 is paused")
 	p.click("Drop user 1")
 	p.ready(4)
 	p.click("Resume user 1") // though it has nothing
-	p.until(`!document.getElementById("wrong").innerText.includes("paused")`)
-	is(t, q, 4, 0)
-}
+	p.until(`!$("wrong").textContent.includes("paused")`)
 
-func (p *tab) wrong() []string {
-	p.Helper()
-	return eval[[]string](p, `[...document.querySelectorAll("#wrong li")].map((l) => l.textContent)`)
-}
-
-// More than a page of failures can be kicked and deleted together, or by group; the page shows the
-// number before, and the outcome.
-func TestFailures(t *testing.T) {
-	t.Parallel()
-	q, err := task.Open[string](t.Context(), new(memory.Store), "mails", nil)
-	require.NoError(t, err)
-	for i := range 1900 {
-		id, err := q.Put(t.Context(), fmt.Sprint("user ", i%3), "to somebody",
-			task.PutOptions{Metadata: map[string]string{"trace": "abc"}})
+	// A key says why nothing of it is taken, and gets limits.
+	for range 2 {
+		_, err := q.Take(t.Context())
 		require.NoError(t, err)
-		reason := fmt.Errorf("no mailbox %d", i)
-		if i < 400 {
-			reason = errors.New("timed out")
+	}
+	p.shows("#keys tbody", "at its limit of 2")
+	p.click("Limits user 0")
+	p.run(chromedp.KeyEvent("\t3\t0.5\r"))
+	p.shows("#keys tbody", "3 at a time, 0.5 a second, up to 1 at once")
+	p.shows("#keys tbody tr", "out of its rate until", func() { _, _, _ = q.TryTake(t.Context()) })
+}
+
+// What differs in a status code is another group. The question before a deletion has the range,
+// the address has the group, and a colleague sees the same.
+func TestGroups(t *testing.T) {
+	t.Parallel()
+	q := opened(t, nil)
+	for i := range 190 {
+		id := put(t, q, fmt.Sprint("user ", i%3), task.PutOptions{})
+		reason := fmt.Errorf("mail %d: HTTP 503", i)
+		if i < 40 {
+			reason = fmt.Errorf("mail %d: HTTP 404", i)
 		}
 		require.NoError(t, q.Bury(t.Context(), id, reason))
 	}
-	mails := monitor.TaskQueue("mails", q, func(mail string) string { return mail })
-	p := open(t, monitor.New(&monitor.Options{Actions: everybody, Logger: quiet}, mails), "mails")
-	p.until(`document.querySelectorAll("#buried tbody tr").length === 25`)
-	require.Equal(t,
-		[][]string{{"no mailbox #", "any", "any", "1,500"}, {"timed out", "any", "any", "400"}},
-		[][]string{p.rows("groups")[0][:4], p.rows("groups")[1][:4]})
+	p := open(t, allowed(monitor.TaskQueue("mails", q, func(mail string) string { return mail })),
+		"mails")
+	p.shows("#tasks-note", "190 tasks")
+	require.Equal(t, [][]string{
+		{"mail #: HTTP 503", "any", "any", "150", "ShowKickDelete"},
+		{"mail #: HTTP 404", "any", "any", "40", "ShowKickDelete"},
+	}, p.rows("tasks"))
+	p.click("Show mail #: HTTP 503")
+	p.shows("#tasks-note", "150 tasks")
+	rows := `document.querySelectorAll("#tasks tbody tr").length === `
 	p.run(chromedp.Click("#more", chromedp.ByQuery))
-	p.until(`document.querySelectorAll("#buried tbody tr").length === 50`)
-	p.click("Show no mailbox #")
-	p.until(`document.querySelectorAll("#buried tbody tr").length === 25 && ` +
-		`document.querySelector("#buried tbody th").textContent === "401"`)
-	p.click("Details of task 401")
-	p.until(`document.querySelector("#task dl").innerText.includes("abc") && ` +
-		`document.querySelector("#task pre").textContent.includes("to somebody")`)
-	p.click("Delete timed out")
-	p.told("delete-all: 400 done")
-	p.until(`document.querySelectorAll("#groups tbody tr").length === 1`)
-	is(t, q, 0, 1500)
-	p.click("Kick all 1,500 buried")
-	p.told("kick-all: 1,500 done")
-	is(t, q, 1500, 0)
-	p.until(`document.getElementById("failures").hidden`)
+	p.until(rows + "50")
+	put(t, q, "somebody", task.PutOptions{})
+	p.ready(1)
+	p.until(rows + "50")
+	p.run(chromedp.Click("#tasks tbody a", chromedp.ByQuery))
+	p.shows("#task", "mail 40: HTTP 503")
+	p.show(eval[string](p, "location.href"))
+	p.shows("#task", "to user 1")
+	p.shows("#tasks-note", "150 tasks")
+	p.run(chromedp.NavigateBack(), chromedp.NavigateBack())
+	p.click("Delete mail #: HTTP 404")
+	p.shows("#outcome", "delete-all: 40 done")
+	p.click("Kick all 150 buried")
+	p.shows("#outcome", "kick-all: 150 done")
 	_, dialogs := p.seen()
-	require.Equal(t,
-		[]string{"Delete 400 buried tasks of timed out: task 1 to 400?", "Kick 1,500 buried tasks?"},
-		dialogs)
-
-	// The page shows failures of a pool that are buried nowhere, without actions.
-	line := fair(fairq.Options[string, job]{})
-	workers := pool.NewWorkers(line,
-		func(context.Context, job) error { return errors.New("timed out") },
-		&pool.WorkersOptions[job]{Logger: quiet})
-	for range 3 {
-		require.NoError(t, line.Push(job{user: "a"}))
-	}
-	line.Close()
-	require.NoError(t, workers.Wait(t.Context()))
-	p = open(t,
-		monitor.New(&monitor.Options{Actions: everybody, Logger: quiet},
-			monitor.Pool("workers", workers, nil)), "workers")
-	p.until(`document.querySelectorAll("#groups tbody tr").length === 1`)
-	require.Equal(t, []string{"timed out", "any", "any", "3"}, p.rows("groups")[0][:4])
-	require.False(t,
-		eval[bool](p,
-			`[...document.querySelectorAll("#work, #groups td button, #failures-actions `+
-				`button")].some((e) => e.checkVisibility())`))
+	require.Equal(t, []string{
+		"Delete 40 buried tasks of mail #: HTTP 404: task 1 to 40?", "Kick 150 buried tasks?",
+	}, dialogs)
+	is(t, q, 151, 0)
 }
 
 // Without permission there are no buttons, and requests are refused.
 func TestActionsNotAllowed(t *testing.T) {
 	t.Parallel()
 	q := mails(t)
-	p := open(t,
-		monitor.New(&monitor.Options{Logger: quiet}, monitor.TaskQueue("mails", q, nil)), "mails")
-	p.until(`document.querySelector("#buried tbody tr") !== null`)
-	buttons := `[...document.querySelectorAll("button:not(.sort, ` +
-		`[hidden])")].map((b) => b.textContent)`
-	require.Equal(t, []string{"Find", "Show", "Details"}, eval[[]string](p, buttons))
-	require.Equal(t, "403 actions are not allowed here", eval[string](p, `
-		fetch("v1/queues/mails/actions/kick-all", { method: "POST" }).
-			then(async (r) => r.status + " " + (await r.json()).error)`))
-
-	// A viewer with some permissions has the buttons for these, and gets an error for other tasks.
-	p2 := open(t, monitor.New(&monitor.Options{
-		Actions: func(_ *http.Request, a monitor.Action) bool {
-			return a.Name == "pause" || a.Name == "kick" && a.ID == 0
-		}, Logger: quiet,
-	}, monitor.TaskQueue("mails", q, nil)), "mails")
-	p2.until(`document.querySelector("#buried tbody tr") !== null`)
-	require.Equal(t, []string{"Pause", "Find", "Show", "Details", "Kick"},
-		eval[[]string](p2, buttons))
-	p2.click("Kick task 1")
-	p2.told("kick: this is not allowed")
-	is(t, q, 9, 1)
-	for _, p := range []*tab{p, p2} {
-		complaints, _ := p.seen()
-		require.Len(t, complaints, 1)
-		require.Contains(t, complaints[0], "403")
+	some := func(_ *http.Request, asked []monitor.Action) (permitted []monitor.Action) {
+		for _, a := range asked {
+			if a.Name == "pause" || a.Name == "kick" && a.ID == 0 {
+				permitted = append(permitted, a)
+			}
+		}
+		return permitted
+	}
+	for refusal, o := range map[string]*monitor.Options{
+		"kick: this is not allowed": {Actions: some, Logger: quiet}, "": {Logger: quiet},
+	} {
+		p := open(t, monitor.New(o, monitor.TaskQueue("mails", q, nil)), "mails&by=none")
+		p.shows("#tasks tbody", "no")
+		want := []string{"Find", "Filter"}
+		if refusal != "" {
+			want = []string{"Pause", "Find", "Filter", "Kick"}
+			p.click("Kick task 1")
+			p.shows("#outcome", refusal)
+		}
+		require.Equal(t, want, eval[[]string](p, `[...document.querySelectorAll("button:not(.sort)")].`+
+			`filter((b) => b.checkVisibility()).map((b) => b.textContent)`))
+		is(t, q, 9, 1)
+		p.seen()
 	}
 }
 
@@ -215,21 +187,19 @@ func TestActionsNotAllowed(t *testing.T) {
 func TestOtherOrigin(t *testing.T) {
 	t.Parallel()
 	q := mails(t)
-	var asked, refused atomic.Int32
-	m := monitor.New(&monitor.Options{
-		Actions: func(r *http.Request, _ monitor.Action) bool {
-			if r.Method == http.MethodPost {
-				asked.Add(1)
-			}
-			return true
-		}, Logger: quiet,
-	}, monitor.TaskQueue("mails", q, nil))
+	m := allowed(monitor.TaskQueue("mails", q, nil))
+	var refused atomic.Int32
 	p := open(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s := &status{ResponseWriter: w}
-		m.ServeHTTP(s, r)
-		if s.code == http.StatusForbidden {
+		answer := httptest.NewRecorder()
+		m.ServeHTTP(answer, r)
+		if answer.Code == http.StatusForbidden {
 			refused.Add(1)
 		}
+		for name, values := range answer.Header() {
+			w.Header()[name] = values
+		}
+		w.WriteHeader(answer.Code)
+		_, _ = w.Write(answer.Body.Bytes())
 	}), "mails")
 	evil := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
@@ -238,34 +208,18 @@ func TestOtherOrigin(t *testing.T) {
 	}))
 	defer evil.Close()
 	p.show(evil.URL)
-	target := p.url + "v1/queues/mails/actions/drop-key"
-	require.Equal(t, "sent", eval[string](p, fmt.Sprintf(`
-		fetch(%q, { method: "POST", mode: "no-cors", body: new URLSearchParams("key=user 1") }).
-			then(() => "sent", (e) => "not sent: " + e)`, target)))
-	require.True(t,
-		eval[bool](p,
-			fmt.Sprintf(`navigator.sendBeacon(%q, new URLSearchParams("key=user 1"))`, target)))
-	require.Contains(t,
-		eval[string](p,
-			fmt.Sprintf(`fetch(%q).then((r) => r.text(), (e) => String(e))`, p.url+"v1/queues")),
-		"Failed to fetch", "it cannot read either")
+	for call, want := range map[string]string{
+		`fetch(%q, { method: "POST", mode: "no-cors", body: new URLSearchParams("key=user 1") }).` +
+			`then(() => "sent")`: "sent",
+		`String(navigator.sendBeacon(%q, new URLSearchParams("key=user 1")))`: "true",
+		`fetch(%q).then((r) => r.text(), (e) => e.message)`:                   "Failed to fetch",
+	} {
+		require.Equal(t, want,
+			eval[string](p, fmt.Sprintf(call, p.url+"v1/queues/mails/actions/drop-key")))
+	}
 	p.run(chromedp.Submit("form", chromedp.ByQuery))
-	p.until(`document.body.innerText.includes("another origin")`)
+	p.shows("body", "another origin")
 	require.Eventually(t, func() bool { return refused.Load() == 3 }, timeout, 1e6)
-	require.Zero(t, asked.Load())
 	is(t, q, 9, 1)
 	p.seen() // the browser complains
 }
-
-// status records the status of an answer.
-type status struct {
-	http.ResponseWriter
-	code int
-}
-
-func (s *status) WriteHeader(code int) {
-	s.code = code
-	s.ResponseWriter.WriteHeader(code)
-}
-
-func (s *status) Unwrap() http.ResponseWriter { return s.ResponseWriter }

@@ -146,6 +146,19 @@ func (p *tab) until(expression string, meanwhile ...func()) {
 	}
 }
 
+// text returns the text of an element.
+func (p *tab) text(selector string) string {
+	p.Helper()
+	return eval[string](p, fmt.Sprintf("document.querySelector(%q).textContent", selector))
+}
+
+// shows waits until an element has that text among its own.
+func (p *tab) shows(selector, text string, meanwhile ...func()) {
+	p.Helper()
+	p.until(fmt.Sprintf("[...document.querySelectorAll(%q)].some((e) => e.checkVisibility() && "+
+		"e.textContent.includes(%q))", selector, text), meanwhile...)
+}
+
 // numbers returns the numbers under "Now", by label.
 func (p *tab) numbers() map[string]string {
 	p.Helper()
@@ -187,4 +200,9 @@ func fair(o fairq.Options[string, job]) *fairq.FairQueue[string, job] {
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
 // everybody may do everything.
-func everybody(*http.Request, monitor.Action) bool { return true }
+func everybody(_ *http.Request, asked []monitor.Action) []monitor.Action { return asked }
+
+// allowed shows sources, and lets everybody act.
+func allowed(sources ...*monitor.Source) *monitor.Monitor {
+	return monitor.New(&monitor.Options{Actions: everybody, Logger: quiet}, sources...)
+}

@@ -17,7 +17,6 @@ import (
 	"github.com/fairq/fairq/monitor"
 	"github.com/fairq/fairq/pool"
 	"github.com/fairq/fairq/task"
-	"github.com/fairq/fairq/task/memory"
 )
 
 // The page stays readable for any number of keys: nothing is wider than the screen, and there are
@@ -53,54 +52,52 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// On a phone tables scroll, and do not break after each letter.
+// On a phone tables scroll, and do not break after each letter; actions are seen at any width.
 func TestTablesOnPhone(t *testing.T) {
 	t.Parallel()
-	q, err := task.Open[string](t.Context(), new(memory.Store), "mails", nil)
-	require.NoError(t, err)
+	q := opened(t, nil)
 	for _, key := range []string{"alice", "a user with quite a long name at some.example.com"} {
-		_, err := q.Put(t.Context(), key, "", task.PutOptions{})
-		require.NoError(t, err)
-		id, err := q.Put(t.Context(), key, "to somebody", task.PutOptions{Kind: "newsletter"})
-		require.NoError(t, err)
-		require.NoError(t,
-			q.Bury(t.Context(), id,
-				errors.New("550 5.1.1 no such mailbox: somebody@some.example.com does not exist there")))
+		put(t, q, key, task.PutOptions{})
+		id := put(t, q, key, task.PutOptions{Kind: "newsletter"})
+		require.NoError(t, q.Bury(t.Context(), id,
+			errors.New("550 5.1.1 no such mailbox: somebody@some.example.com does not exist there")))
 	}
-	p := open(t, monitor.New(&monitor.Options{Actions: everybody, Logger: quiet},
-		monitor.TaskQueue("mails", q, func(mail string) string { return mail })), "mails")
-	p.run(chromedp.EmulateViewport(320, 800))
-	require.LessOrEqual(t, eval[int](p, "document.documentElement.scrollWidth"), 320)
-	p.until(`document.querySelectorAll("#buried tbody tr").length === 2`)
-	heights := eval[[]int](p, `[...document.querySelectorAll("tbody tr")].map((r) => r.offsetHeight)`)
-	require.Len(t, heights, 5)
-	for _, height := range heights {
-		require.Less(t, height, 7*21, "of a row with at most seven lines")
+	p := open(t, allowed(monitor.TaskQueue("mails", q, func(mail string) string { return mail })),
+		"mails&by=none")
+	p.shows("#tasks tbody", "alice")
+	for _, width := range []int64{320, 800, 1280} {
+		p.run(chromedp.EmulateViewport(width, 800))
+		require.LessOrEqual(t, eval[int64](p, "document.documentElement.scrollWidth"), width)
+		for _, height := range eval[[]int](p,
+			`[...document.querySelectorAll("tbody tr")].map((r) => r.offsetHeight)`) {
+			require.Less(t, height, 9*21, "of a row with at most nine lines")
+		}
+		require.True(t, eval[bool](p, `[...document.querySelectorAll("td.action button")].every((b) =>
+			b.getBoundingClientRect().right <= innerWidth && b.getBoundingClientRect().left >= 0)`), width)
 	}
 }
 
-// The focus stays when the page gets changes.
+// The first link skips to the tasks. The focus stays when the page gets changes.
 func TestFocusStays(t *testing.T) {
 	t.Parallel()
 	q := fair(fairq.Options[string, job]{})
 	for i := range 9 {
 		require.NoError(t, q.Push(job{fmt.Sprint("user ", i%3), 1}))
 	}
-	p := open(t,
-		monitor.New(&monitor.Options{Actions: everybody, Logger: quiet},
-			monitor.FairQueue("jobs", q, nil)), "jobs")
+	p := open(t, allowed(monitor.FairQueue("jobs", q, nil)), "jobs")
+	p.run(chromedp.KeyEvent(kb.Tab+kb.Tab), chromedp.KeyEvent(kb.Enter))
+	p.until(`document.activeElement.id === "tasks"`)
+	eval[any](p, `$("find").focus()`)
 	focused := `document.activeElement.getAttribute("aria-label")`
 	for tabs := 0; eval[string](p, focused+` || ""`) != "Drop user 2"; tabs++ {
 		require.Less(t, tabs, 30, "the buttons can be reached by the keyboard")
 		p.run(chromedp.KeyEvent(kb.Tab))
 	}
-	for n := range 3 {
-		require.NoError(t, q.Push(job{"user 2", 1}))
-		p.until(fmt.Sprintf(`document.querySelector("#numbers dd").textContent === "%d"`, 10+n))
-		require.Equal(t, "Drop user 2", eval[string](p, focused))
-	}
+	require.NoError(t, q.Push(job{"user 2", 1}))
+	p.until("previous.stats.len === 10")
+	require.Equal(t, "Drop user 2", eval[string](p, focused))
 	p.run(chromedp.KeyEvent(kb.Enter))
-	p.until(`document.querySelector("#numbers dd").textContent === "6"`)
+	p.until("previous.stats.len === 6")
 	require.Zero(t, q.KeyLen("user 2"))
 }
 
@@ -126,13 +123,11 @@ func TestAccessible(t *testing.T) {
 	}
 	workers := pool.NewWorkers(fair(fairq.Options[string, job]{}),
 		func(context.Context, job) error { return nil }, nil)
-	m := monitor.New(&monitor.Options{Actions: everybody, Logger: quiet},
-		monitor.FairQueue("jobs", jobs, nil), monitor.TaskQueue("mails", mails(t), nil),
+	m := allowed(monitor.FairQueue("jobs", jobs, nil), monitor.TaskQueue("mails", mails(t), nil),
 		monitor.Pool("workers", workers, nil))
-	for _, source := range []string{"", "jobs", "mails", "workers"} {
+	for _, source := range []string{"", "jobs", "mails", "mails&task=1&by=none", "workers"} {
 		p := open(t, m, source)
 		p.run(chromedp.Evaluate(script, nil))
-		eval[bool](p, `document.querySelector("details").open = true`)
 		for colours, width := range map[string]int64{"light": 1280, "dark": 320} {
 			p.run(chromedp.EmulateViewport(width, 800),
 				emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{

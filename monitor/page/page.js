@@ -4,20 +4,61 @@
 
 const $ = (id) => document.getElementById(id);
 const base = 'v1/queues';
-const name = new URLSearchParams(location.search).get('queue'); // of the source that is shown; null for the overview
+let view = new URLSearchParams(location.search); // what is shown, so that it has an address
+const name = view.get('queue'); // of the source that is shown; null for the overview
 const first = 25; // rows of a table
 
 let sources = []; // as they were listed last
-let stream = null;
+let following = null; // ends the wait for the next sample
 let previous = null; // the last sample
-let received = 0; // when that was
+let asOf = 0; // its time
+let skew = Infinity; // of this clock against the server's
 let points = []; // of the charts
 let wanted = ''; // the key that was searched for and is in the picture
-let filter = null; // the group whose tasks are shown
-let buried = []; // the tasks that are shown
-let after = ''; // of the next page of them
-let known = ''; // of which state of the queue the failures are
-let showing = false; // while they are asked for
+let list = null; // the tasks that are shown
+let chosen = ''; // their state, if the address names none
+let rows = first; // how many of them
+let known = ''; // for which state of the queue they were asked
+let asking = false;
+
+// The address. Whoever gets it sees the same.
+
+function link(changes) {
+  const next = new URLSearchParams(view);
+  for (const [field, value] of Object.entries(changes)) {
+    if (value) next.set(field, value);
+    else next.delete(field);
+  }
+  return `?${next}`;
+}
+
+function go(changes) {
+  history.pushState(null, '', link(changes));
+  adopt();
+}
+
+function adopt() {
+  view = new URLSearchParams(location.search);
+  rows = first;
+  known = '';
+  for (const field of ['find', 'key', 'kind', 'reason', 'by', 'range']) $(field).value = view.get(field) || { by: '', range: '15' }[field] || '';
+  search();
+  for (const id of Object.keys(shown)) refresh(id);
+  if (!previous) return;
+  showCharts(previous);
+  showTasks();
+}
+
+// anchor returns a link to what another address shows.
+function anchor(text, of) {
+  const element = make('a', {}, text);
+  element.addEventListener('click', (event) => {
+    if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    go(of());
+  });
+  return element;
+}
 
 // Numbers and times.
 
@@ -41,7 +82,9 @@ function duration(ns) {
 
 function percent(share) { return `${(share * 100).toFixed(share < 0.1 ? 1 : 0)} %`; }
 
-function date(time) { return new Date(time).toLocaleString(); }
+function date(time) { return time ? new Date(time).toLocaleString() : none; }
+
+function since(time) { return duration(Math.max(0, Date.now() - skew - Date.parse(time)) * 1e6); }
 
 // lately returns what is known of the last minute.
 function lately(of, field, show = number) { return of.minute ? show(of.minute[field] || 0) : none; }
@@ -62,7 +105,8 @@ function make(tag, attributes, ...children) {
 }
 
 // fill has an element show items, in order, with children that are used again: those of the same
-// id, so that what has the focus keeps it. While something has it, the order stays.
+// id, so that what has the focus keeps it. While something has it, the order stays. If that goes,
+// the focus is on what is left.
 function fill(parent, items, id, create, update) {
   const known = new Map([...parent.children].map((child) => [child.dataset.id, child]));
   const focused = parent.contains(document.activeElement);
@@ -81,44 +125,53 @@ function fill(parent, items, id, create, update) {
     known.delete(id(item));
     update(child, item);
   }
+  const lost = [...known.values()].some((child) => child.contains(document.activeElement));
   for (const child of known.values()) child.remove();
+  if (lost) (parent.querySelector('button, a') || parent.closest('[tabindex]')).focus();
 }
 
 // Tables. A column is [label, text of a row, value to sort by, what else is done to the cell]; with a
 // value, its head sorts the table.
 
-const orders = {}; // of tables: [column, direction]
+// ordered returns the label of the column by which a table is sorted, and the direction.
+function ordered(id) {
+  const [, minus, label] = /^(-?)(.*)$/.exec(view.get(`order-${id}`) || { keys: '-Queued' }[id] || '');
+  return [label, minus ? -1 : 1];
+}
+
+function inOrder(id, rows, columns) {
+  const [label, direction] = ordered(id);
+  const column = columns.find((c) => c[0] === label);
+  if (!column || !column[2]) return rows;
+  const value = column[2];
+  return [...rows].sort((a, b) => (value(a) < value(b) ? -1 : value(a) > value(b) ? 1 : 0) * direction);
+}
 
 function table(id, rows, columns, rowID, actions, create) {
   const element = $(id).querySelector('table');
   if (!element.tHead) element.append(make('thead', null, make('tr')), make('tbody'));
-  const order = orders[id];
-  fill(element.tHead.rows[0], columns.map((c, i) => ({ label: c[0], i })).concat(actions ? [{ label: 'Actions', i: -1 }] : []),
-    ({ i }) => String(i),
-    ({ label, i }) => {
+  const [by, direction] = ordered(id);
+  fill(element.tHead.rows[0], actions ? [...columns, ['Actions']] : columns, ([label]) => label,
+    ([label, , value]) => {
       const head = make('th', { scope: 'col' });
-      if (i < 0) head.className = 'action';
-      if (i < 0 || !columns[i][2]) {
+      if (label === 'Actions') head.className = 'action';
+      if (!value) {
         head.append(label);
         return head;
       }
       const sorter = make('button', { type: 'button', class: 'sort' }, label);
       sorter.addEventListener('click', () => {
-        orders[id] = orders[id] && orders[id][0] === i ? [i, -orders[id][1]] : [i, typeof columns[i][2](rows[0] || {}) === 'string' ? 1 : -1];
-        refresh(id);
+        const [last, was] = ordered(id);
+        const minus = last === label ? was > 0 : typeof value(rows[0] || {}) !== 'string';
+        go({ [`order-${id}`]: (minus ? '-' : '') + label });
       });
       head.append(sorter);
       return head;
     },
-    (head, { label, i }) => {
-      if (head.firstElementChild) set(head.firstElementChild, label);
-      head.setAttribute('aria-sort', !order || order[0] !== i ? 'none' : order[1] > 0 ? 'ascending' : 'descending');
-      if (i < 0 || !columns[i][2]) head.removeAttribute('aria-sort');
+    (head, [label, , value]) => {
+      if (value) head.setAttribute('aria-sort', by !== label ? 'none' : direction > 0 ? 'ascending' : 'descending');
     });
-  if (order) {
-    const value = columns[order[0]][2];
-    rows = [...rows].sort((a, b) => (value(a) < value(b) ? -1 : value(a) > value(b) ? 1 : 0) * order[1]);
-  }
+  rows = inOrder(id, rows, columns);
   fill(element.tBodies[0], rows, rowID,
     (row) => {
       const cells = columns.map((_, i) => i === 0 ? make('th', { scope: 'row' }, ...(create ? create(row) : [])) : make('td'));
@@ -168,6 +221,7 @@ function keyButtons(key, paused) {
   const wanted = [];
   if (!paused && may('pause-key', of)) wanted.push({ label: 'Pause', of: key, source: of, action: 'pause-key', form: { key } });
   if (paused !== false && may('resume-key', of)) wanted.push({ label: 'Resume', of: key, source: of, action: 'resume-key', form: { key } });
+  if (may('limit-key', of)) wanted.push({ label: 'Limits', of: key, run: () => { $('limited').value = key; $('limited').focus(); } });
   if (may('drop-key', of)) {
     wanted.push({ label: 'Drop', of: key, source: of, action: 'drop-key', form: { key }, question: `Remove what is queued of ${key}?` });
   }
@@ -200,38 +254,19 @@ function paint(element, key) {
   element.dataset.pattern = n < grey ? Math.floor(n / 12) : 0;
 }
 
-// What is shown of each kind of source: [label, value of a sample, whether it is a counter].
+// The Stats have the same names as in Go.
 
-const plain = (field) => (s) => number(s.stats[field]);
-const capacity = (s) => s.stats.capacity >= 1 << 29 ? 'no limit' : number(s.stats.capacity);
-const oldest = ['Oldest', (s) => s.oldest_age_ns ? duration(s.oldest_age_ns) : none];
 const wait = (field) => (s) => s.minute && s.minute.wait ? `≤ ${duration(s.minute.wait[field])}` : none;
 const waited = (s) => s.minute && s.minute.wait ? s.minute.wait.p99_ns : 0;
-const waits = [['Half waited lately', wait('p50_ns')], ['99 % waited lately', wait('p99_ns')]];
-const state = ['State', (s) => s.state];
-const kinds = {
-  queue: [
-    ['Queued', plain('len')], ['Keys', plain('keys')], ['Capacity', capacity], oldest, ...waits,
-    ['Producers waiting', plain('waiting_push')], ['Consumers waiting', plain('waiting_pop')], ['Pushed', plain('pushed')],
-    ['Popped', plain('popped')], ['Refused', plain('refused')], ['Evicted', plain('evicted')], state,
-  ],
-  tasks: [
-    ['Ready', plain('ready')], ['Delayed', plain('delayed')], ['Taken', plain('taken')], ['Buried', plain('buried')],
-    ['Held', plain('held')], ['Keys', plain('keys')], ['Capacity', capacity], oldest, ...waits, ['Put', plain('puts'), true],
-    ['Acked', plain('acks'), true], ['Handed back', plain('releases'), true], ['Leases lost', plain('losses'), true],
-    ['Expired', plain('expiries'), true], ['Refused', plain('refused'), true], ['Evicted', plain('evicted'), true], state,
-  ],
-  pool: [
-    ['Busy', plain('running')], ['Idle', plain('idle')], ['At least', plain('min')], ['At most', plain('max')], ...waits,
-    ['Schedule', (s) => s.stats.range || 'none in force'], ['Started', plain('started')], ['Succeeded', plain('succeeded')],
-    ['Retried', plain('retried')], ['Failed', plain('failed')], ['Panics', plain('panics')], ['Cancelled', plain('cancelled')],
-    ['Lost', plain('lost')], ['Dead letters', plain('dead_letters')], state,
-  ],
-  limiter: [
-    ['Permits', plain('limit')], ['Held', plain('held')], ['Waiting', plain('waiting')], ['Keys', plain('keys')], oldest,
-    ['Admitted', plain('admitted')], ['Refused', plain('refused')], state,
-  ],
-};
+const gauges = ['ready', 'delayed', 'taken', 'buried', 'held', 'keys', 'capacity', 'counted'];
+
+function labelled(name) { return (name[0].toUpperCase() + name.slice(1)).replace(/_ns$/, '').replaceAll('_', ' '); }
+
+function showNumber(name, value) {
+  if (typeof value === 'string') return value || none;
+  if (name.endsWith('_ns')) return value ? duration(value) : none;
+  return name === 'capacity' && value >= 1 << 29 ? 'no limit' : number(value);
+}
 
 const scopes = {
   process: 'Rates, and what was put, acked and so on, are what this process has done. Others may share the store.',
@@ -241,13 +276,13 @@ const scopes = {
 function showNumbers(sample) {
   set($('scope'), scopes[sample.counts] || '');
   $('scope').hidden = !sample.counts;
-  const numbers = kinds[sample.kind].filter(([, , counter]) => !counter || sample.counts !== 'nothing');
-  fill($('numbers'), numbers, ([label]) => label,
+  const numbers = Object.entries(sample.stats).filter(([n, value]) => ['number', 'string'].includes(typeof value) &&
+    (sample.counts !== 'nothing' || gauges.includes(n))).map(([n, value]) => [labelled(n), showNumber(n, value)]);
+  const oldest = sample.oldest_age_ns ? [['Oldest', duration(sample.oldest_age_ns)]] : [];
+  const waits = [['p50_ns', 'Half'], ['p99_ns', '99 %']].map(([field, part]) => [`${part} waited in ${span(sample)}`, wait(field)(sample)]);
+  fill($('numbers'), [['State', sample.state], ...numbers, ...oldest, ...waits], ([label]) => label,
     ([label]) => make('div', null, make('dt', null, label), make('dd')),
-    (child, [label, value]) => {
-      set(child.firstElementChild, label.replace('lately', `in ${span(sample)}`));
-      set(child.lastElementChild, value(sample));
-    });
+    (child, [, value]) => set(child.lastElementChild, value));
 }
 
 function showActions(sample) {
@@ -256,6 +291,7 @@ function showActions(sample) {
   add(...(sample.state === 'paused' ? ['Resume', 'resume'] : ['Pause', 'pause']));
   buttons($('actions'), wanted);
   $('actions').hidden = wanted.length === 0;
+  $('limits').hidden = !may('limit-key', owner());
   document.body.classList.toggle('no-actions', keyButtons('').length === 0);
 }
 
@@ -268,7 +304,7 @@ function showWrong(alerts) {
 // The overview.
 
 const latelyValue = (field) => ({ minute: m }) => m ? (m[field] || 0) + (field === 'failed' && m.retried || 0) : 0;
-const latelyOf = (field) => (s) => s.counts === 'nothing' || !s.minute ? none : number(latelyValue(field)(s));
+const latelyOf = (field) => (s) => !s.minute || s.counts && !latelyValue(field)(s) ? none : number(latelyValue(field)(s));
 const workers = (s) => {
   if (!s.stats) return none;
   switch (s.kind) {
@@ -309,17 +345,17 @@ function showSources() {
 
 // The charts: what is there now has one scale, and what happens in a second has one.
 
-const gauges = { queue: ['backlog'], tasks: ['backlog', 'busy', 'buried'], pool: ['backlog', 'busy'], limiter: ['backlog', 'busy'] };
+const drawn = { queue: ['backlog'], tasks: ['backlog', 'busy', 'buried'], pool: ['backlog', 'busy'], limiter: ['backlog', 'busy'] };
 const labels = { backlog: 'waiting', busy: { tasks: 'taken', pool: 'busy', limiter: 'held' }, buried: 'buried' };
 const rates = ['served', 'refused', 'failed'];
 const step = 5000;
 const gap = 3;
 
 function panels(sample) {
-  const values = (p) => gauges[sample.kind].map((g) => p[g]);
+  const values = (p) => drawn[sample.kind].map((g) => p[g]);
   const change = (p, before) => before && p.time > before.time
     ? rates.map((r) => p[r] < before[r] ? NaN : ((p[r] || 0) - (before[r] || 0)) / (p.time - before.time) * 1000) : rates.map(() => NaN);
-  const all = [{ title: 'Now', labels: gauges[sample.kind].map((g) => labels[g][sample.kind] || labels[g]), values, show: number }];
+  const all = [{ title: 'Now', labels: drawn[sample.kind].map((g) => labels[g][sample.kind] || labels[g]), values, show: number }];
   if (sample.counts !== 'nothing') all.push({ title: 'A second', labels: rates, values: change, show: rate });
   return all;
 }
@@ -327,7 +363,7 @@ function panels(sample) {
 function isGap(p, before) { return !before || p.time - before.time > gap * Math.max(step, p.step || 0); }
 
 function remember(sample) {
-  const now = { ...countsOf(sample), time: Date.parse(sample.at), backlog: sample.backlog };
+  const now = pointOf(sample.point);
   if (points.length && points[points.length - 1].live) points.pop();
   const last = points[points.length - 1];
   now.live = Boolean(last) && now.time - last.time < step;
@@ -335,14 +371,7 @@ function remember(sample) {
   points = points.filter((p) => p.time >= now.time - 3600e3);
 }
 
-function countsOf({ kind, stats: s }) {
-  switch (kind) {
-    case 'queue': return { served: s.popped, refused: s.refused };
-    case 'tasks': return { served: s.takes, refused: s.refused, failed: s.buries, busy: s.taken, buried: s.buried };
-    case 'pool': return { served: s.started, refused: s.refused, failed: s.failed + s.retried, busy: s.running };
-    default: return { served: s.admitted, refused: s.refused, busy: s.held };
-  }
-}
+function pointOf(p) { return { ...p, failed: (p.failed || 0) + (p.retried || 0), time: Date.parse(p.at) }; }
 
 function showCharts(sample) {
   const now = points[points.length - 1].time;
@@ -454,21 +483,14 @@ function showUpcoming(sample) {
       paint(item.firstElementChild, key);
       set(item.lastElementChild, `${key} ${number(n)}`);
     });
-  fill($('order'), upcoming.slice(0, 100).map((u, i) => ({ ...u, position: i })), (u) => u.id || String(u.position),
-    (u) => make('li', null, make('span'), ' ', make('span')),
-    (child, u) => {
-      const about = [u.key, u.cost ? `cost ${number(u.cost)}` : '', u.age_ns ? duration(u.age_ns) : '', u.payload];
-      set(child.firstElementChild, about.filter(Boolean).join(' · '));
-      if (u.id) buttons(child.lastElementChild, taskButtons(u.id, 'bury', 'delete'));
-    });
 }
 
-async function search(event) {
-  event.preventDefault();
-  const key = $('key').value;
+async function search() {
+  const key = view.get('find');
   wanted = '';
   $('found-actions').replaceChildren();
-  if (key === '') return;
+  $('found').value = '';
+  if (!key || name === null) return;
   const answer = await ask(`${path(name)}/search?key=${encodeURIComponent(key)}`);
   if (answer.error) {
     $('found').value = answer.error;
@@ -491,6 +513,7 @@ async function search(event) {
 
 shown.keys = () => {
   const sample = previous;
+  if (!sample) return;
   const keys = sample.keys || [];
   $('keys').hidden = keys.length === 0;
   const tasks = sample.kind === 'tasks' || keys.some((k) => k.taken || k.buried);
@@ -500,118 +523,150 @@ shown.keys = () => {
   const much = (field) => (cell, k) => cell.classList.toggle('much', value(field)(k) > 0);
   const columns = [
     ['Key', null, (k) => k.key, (cell, k) => paint(cell.firstElementChild, k.key)],
-    ['Queued', (k) => number(k.len), (k) => k.len],
+    ['Queued', (k) => number(k.backlog), (k) => k.backlog],
     ['Oldest', (k) => k.oldest_age_ns ? duration(k.oldest_age_ns) : none, (k) => k.oldest_age_ns || 0],
     ['Share lately', (k) => isCounted(k) && k.minute && sample.minute ? percent(k.share) : none, (k) => k.share],
     ['Served lately', count('served'), value('served')],
     ['Refused lately', count('refused'), value('refused'), much('refused')],
     ['Evicted lately', count('evicted'), value('evicted'), much('evicted')],
     ['99 % waited lately', wait('p99_ns'), waited],
-    ...(tasks ? [['Taken', (k) => number(k.taken), (k) => k.taken], ['Buried', (k) => number(k.buried), (k) => k.buried]] : []),
-    ['State', (k) => k.paused ? 'paused' : k.waits_until ? 'waits' : none, (k) => Number(k.paused), (cell, k) => cell.classList.toggle('much', k.paused)],
+    ...(tasks ? [['Taken', (k) => number(k.taken || 0), (k) => k.taken || 0], ['Buried', (k) => number(k.buried || 0), (k) => k.buried || 0]] : []),
+    ...(keys.some((k) => k.limits) ? [['Limits', (k) => k.limits || none, (k) => k.limits || '']] : []),
+    ['State', (k) => [k.why || none, /held|rate/.test(k.why) ? `until ${date(k.waits_until)}` : ''].join(' ').trim(), (k) => k.why || '', (cell, k) => cell.classList.toggle('much', Boolean(k.why))],
   ];
-  const order = orders.keys || (orders.keys = [1, -1]);
-  const key = columns[order[0]][2];
-  const rows = [...keys].sort((a, b) => (key(a) < key(b) ? -1 : key(a) > key(b) ? 1 : 0) * order[1]);
-  const paused = rows.slice(first).filter((k) => k.paused); // they are always there
-  table('keys', rows.slice(0, first).concat(paused), columns, (k) => k.key, (k) => keyButtons(k.key, k.paused || !!k.waits_until),
+  const sorted = inOrder('keys', keys, columns);
+  const always = sorted.slice(first).filter((k) => k.paused || k.limits);
+  table('keys', sorted.slice(0, first).concat(always), columns, (k) => k.key, (k) => keyButtons(k.key, k.paused || !!k.waits_until),
     (k) => [make('span', { class: 'swatch', 'aria-hidden': 'true' }), k.key]);
-  let note = `The first ${first} of each order, and those that are paused. Lately is in ${span(sample)}. `;
+  let note = `The first ${first} of each order, and those that are paused or have limits. Lately is in ${span(sample)}. `;
   if (!keys.some(isCounted)) note += 'Without CountKeys nothing is known of who was served or refused. ';
-  if (sample.keys_at && sample.keys_at < '1') note += 'To count the keys takes too long here: Queued is what leaves next.';
-  else if (sample.keys_at) note += `Queued is as of ${duration(Math.max(0, Date.parse(sample.at) - Date.parse(sample.keys_at)) * 1e6)} before.`;
+  if (sample.keys_of) note += `Queued is of the first ${number(sample.keys_of)} tasks: the others are being counted.`;
+  else if (sample.keys_at) {
+    note += `Queued was counted ${since(sample.keys_at)} ago`;
+    note += sample.keys_ns ? `, over ${duration(sample.keys_ns)}.` : '.';
+  }
   set($('keys-note'), note);
 };
 
-// What has failed.
+// The tasks of a state, or their groups.
 
-async function showFailures(sample) {
-  const s = sample.stats;
-  const now = `${[s.buried, s.delayed, s.releases, s.failed, s.retried]} ${JSON.stringify(filter)} ${$('by').value}`;
-  if (!['tasks', 'pool'].includes(sample.kind) || now === known || showing) return;
-  known = now;
-  showing = true;
-  const answer = await ask(`${path(name)}/failures?by=${$('by').value}`);
-  showing = false;
-  if (answer.error) {
-    known = ''; // so that it is tried again
-    $('failures').hidden = false;
-    set($('failures-note'), `What has failed cannot be shown: ${answer.error}`);
+const stateNames = {
+  ready: 'Ready', taken: 'Running', retrying: 'Waiting for a retry', delayed: 'Delayed', held: 'Held', buried: 'Buried', failed: 'Failed lately',
+};
+const filters = ['key', 'kind', 'reason'];
+
+async function showTasks() {
+  const sample = previous;
+  $('tasks').hidden = sample.kind === 'limiter';
+  if (sample.kind === 'queue') { // of which nothing but the next items can be known
+    const next = sample.upcoming || [];
+    list = { state: 'next', by: 'none', read: next.length, tasks: next.slice(0, rows) };
+    refresh('tasks');
     return;
   }
-  const kept = answer.gone ? 0 : answer.count;
-  const retrying = answer.retrying || 0;
-  $('failures').hidden = answer.count + retrying === 0;
-  $('work').hidden = kept === 0;
-  if (kept === 0) {
-    filter = null;
-    buried = [];
-    refresh('buried');
-    $('task').hidden = true;
+  if ($('tasks').hidden) return;
+  const of = { ...sample.stats, ...sample.queue_stats };
+  const names = Object.keys(stateNames).filter((s) => s === 'failed' ? sample.kind === 'pool' : 'ready' in of);
+  if (!of[chosen]) chosen = sample.minute && sample.minute.retried ? 'retrying' : ['buried', 'taken', 'ready', 'failed'].find((s) => of[s]) || names[0];
+  const state = view.get('state') || chosen;
+  fill($('states'), names, (s) => s, (s) => make('li', null, anchor('', () => ({ state: s, task: '' }))),
+    (item, s) => {
+      const element = item.firstElementChild;
+      set(element, `${stateNames[s]}${s in of && s !== 'failed' ? ` ${number(of[s])}` : ''}`);
+      element.href = link({ state: s, task: '' });
+      if (s === state) element.setAttribute('aria-current', 'true');
+      else element.removeAttribute('aria-current');
+    });
+  const byReason = ['retrying', 'buried', 'failed'].includes(state) && !view.get('reason');
+  const by = view.get('by') || (byReason ? 'reason' : 'none');
+  const query = new URLSearchParams({ state, limit: rows });
+  for (const field of filters) if (view.get(field)) query.set(field, view.get(field));
+  if (by !== 'none') query.set('by', by);
+  const now = `${JSON.stringify(of)} ${query} ${view.get('task')}`;
+  if (now !== known && !asking) {
+    known = now;
+    asking = true;
+    const answer = await ask(`${path(name)}/tasks?${query}`);
+    asking = false;
+    if (known !== now) return showTasks(); // the address is another one
+    if (answer.error) {
+      known = ''; // so that it is tried again
+      set($('tasks-note'), `The tasks cannot be shown: ${answer.error}`);
+      return;
+    }
+    list = { ...answer, state, by, buried: of.buried };
+    await detail();
   }
-  let note = answer.count === 0 ? '' : answer.count === 1 ? 'One task is buried.' : `${number(answer.count)} tasks are buried.`;
-  if (answer.read < answer.count) note += ` The groups are of ${number(answer.read)} of them.`;
-  if (answer.gone) note = `${number(answer.count)} have failed for good. None is buried: they went to DeadLetters, or were forgotten. The groups are of the last ${number(answer.read)}.`;
-  if (retrying) note += ` ${number(retrying)}${answer.more ? ' of the first 10,000 delayed tasks' : ''} ${retrying === 1 ? 'waits' : 'wait'} for a retry.`;
-  set($('failures-note'), note.trim());
-  const all = (group, n, of) => {
-    const form = group ? Object.fromEntries(['key', 'kind', 'reason'].map((field) => [field, group[field] || ''])) : {};
-    const what = `${number(n)} buried ${n === 1 ? 'task' : 'tasks'}${group ? ` of ${groupName(group)}` : ''}`;
-    const range = group && group.first !== group.last ? `: task ${group.first} to ${group.last}` : '';
-    return [['Kick', 'kick-all'], ['Delete', 'delete-all']].filter(([, action]) => may(action, owner())).map(([label, action]) =>
-      ({ label: group ? label : `${label} all ${number(n)}`, of, source: owner(), action, form, question: `${label} ${what}${range}?` }));
-  };
-  buttons($('failures-actions'), kept ? all(null, kept, 'buried') : []);
-  shown.groups = () => table('groups', answer.groups, [
-    ['Reason', (g) => g.reason || 'any', (g) => g.reason || ''], ['Key', (g) => g.key || 'any', (g) => g.key || ''],
-    ['Kind', (g) => g.kind === '""' ? none : g.kind || 'any', (g) => g.kind || ''], [answer.gone ? 'Tasks' : 'Buried', (g) => number(g.count), (g) => g.count],
-    ...(answer.gone ? [] : [['Wait for a retry', (g) => number(g.retrying || 0), (g) => g.retrying || 0]]),
-  ], (g) => JSON.stringify([g.reason, g.key, g.kind]), (g) => kept && g.count ? [{ label: 'Show', of: groupName(g), run: () => choose(g) }, ...all(g, g.count, groupName(g))] : []);
-  shown.groups();
-  if (kept > 0) await page('');
+  refresh('tasks');
 }
+
+shown.tasks = () => {
+  if (!list) return;
+  const { state, by } = list;
+  const grouped = by !== 'none';
+  let note = `${number(list.read)}${list.more ? ' of the first 10,000' : ''} ${list.read === 1 ? 'task' : 'tasks'}. `;
+  if (state === 'next') note = `The next ${number(list.read)} items, in order. `;
+  else if (state === 'failed') note = `The last ${number(list.read)} that have failed for good here. `;
+  else if (state === 'ready' && !view.get('key') && !view.get('kind')) note += 'They leave in this order; those that cannot be taken now are not among them.';
+  set($('tasks-note'), note);
+  $('more').hidden = grouped || list.tasks.length === list.read || rows >= 1000;
+  $('clear').hidden = !filters.some((field) => view.get(field));
+  const all = (g, n, of) => {
+    const form = g ? Object.fromEntries(filters.map((field) => [field, g[field] || ''])) : {};
+    const what = `${number(n)} buried ${n === 1 ? 'task' : 'tasks'}${g ? ` of ${groupName(g)}` : ''}`;
+    const range = g && g.first !== g.last ? `: task ${g.first} to ${g.last}` : '';
+    return [['Kick', 'kick-all'], ['Delete', 'delete-all']].filter(([, action]) => state === 'buried' && may(action, owner())).map(([label, action]) =>
+      ({ label: g ? label : `${label} all ${number(n)}`, of, source: owner(), action, form, question: `${label} ${what}${range}?` }));
+  };
+  buttons($('tasks-actions'), list.read && $('clear').hidden ? all(null, list.buried, 'buried') : []);
+  const kind = ['Kind', (t) => t.kind === '""' ? none : t.kind || (grouped ? 'any' : none), (t) => t.kind || ''];
+  if (grouped) {
+    table('tasks', list.groups, [
+      ['Reason', (g) => g.reason || 'any', (g) => g.reason || ''], ['Key', (g) => g.key || 'any', (g) => g.key || ''], kind, ['Tasks', (g) => number(g.count), (g) => g.count],
+    ], (g) => JSON.stringify([state, g.reason, g.key, g.kind]), (g) =>
+      [{ label: 'Show', of: groupName(g), run: () => go({ state, by: 'none', ...Object.fromEntries(filters.filter((field) => g[field]).map((field) => [field, g[field]])) }) }, ...all(g, g.count, groupName(g))]);
+    return;
+  }
+  if (state === 'next') {
+    table('tasks', list.tasks.map((t, i) => ({ ...t, i: i + 1 })), [
+      ['Position', (t) => number(t.i)], ['Key', (t) => t.key], ['Cost', (t) => number(t.cost || 1)], ['Waits', (t) => t.age_ns ? duration(t.age_ns) : none], ['Item', (t) => t.payload || none],
+    ], (t) => String(t.i));
+    return;
+  }
+  const next = { taken: ['kick'], buried: ['kick', 'delete'] }[state] || ['bury', 'delete'];
+  const when = (label, field) => [label, (t) => date(t[field]), (t) => t[field] || ''];
+  table('tasks', list.tasks.map((t, i) => ({ ...t, i })), [
+    ['Task', null, null, (cell, t) => { cell.firstElementChild.href = link({ task: t.id }); }], ['Key', (t) => t.key, (t) => t.key], kind,
+    ['Attempts', (t) => number(t.attempts), (t) => t.attempts],
+    ...(state === 'taken' ? [['Consumer', (t) => t.consumer], ['Runs for', (t) => since(t.since), (t) => -Date.parse(t.since)], when('Lease until', 'until')] : []),
+    ...(['retrying', 'delayed'].includes(state) ? [when('Next', 'until')] : []), state === 'failed' ? when('Failed', 'since') : when('Put', 'created'),
+    ['Reason', (t) => t.reason || none, (t) => t.reason], ...(list.tasks.some((t) => t.payload) ? [['Payload', (t) => t.payload || none]] : []),
+  ], (t) => `${state} ${t.id === '0' ? t.i : t.id}`, (t) => state === 'failed' || state === 'taken' ? [] : taskButtons(t.id, ...next), (t) => [anchor(t.id, () => ({ task: t.id }))]);
+};
 
 function groupName(g) { return [g.key, g.kind === '""' ? 'no kind' : g.kind, g.reason].filter(Boolean).join(': '); }
 
-function choose(group) {
-  filter = group;
-  buried = [];
-  known = '';
-  showFailures(previous);
-}
-
-async function page(from) {
-  const query = new URLSearchParams({ limit: from ? first : Math.min(100, Math.max(first, buried.length)) });
-  if (from) query.set('after', from);
-  if (filter) for (const field of ['key', 'kind', 'reason']) query.set(field, filter[field] || '');
-  const answer = await ask(`${path(name)}/buried?${query}`);
-  if (answer.error) return;
-  buried = from ? buried.concat(answer.buried) : answer.buried;
-  after = answer.after || '';
-  $('more').hidden = after === '';
-  $('any').hidden = !filter;
-  set($('buried-title'), filter ? `Buried tasks of ${groupName(filter)}` : 'Buried tasks');
-  shown.buried = () => table('buried', buried, [
-    ['Task', (t) => t.id], ['Key', (t) => t.key, (t) => t.key], ['Kind', (t) => t.kind || none, (t) => t.kind || ''],
-    ['Attempts', (t) => number(t.attempts), (t) => t.attempts], ['Put', (t) => date(t.created), (t) => t.created],
-    ['Reason', (t) => t.reason, (t) => t.reason], ['Payload', (t) => t.payload || none],
-  ], (t) => t.id, (t) => [{ label: 'Details', of: `of task ${t.id}`, run: () => detail(t.id) }, ...taskButtons(t.id, 'kick', 'delete')]);
-  shown.buried();
-}
-
-async function detail(id) {
-  const t = await ask(`${path(name)}/tasks/${id}`);
-  $('task').hidden = false;
+// detail shows all of the task that the address names.
+async function detail() {
+  const id = view.get('task');
+  if (!id) {
+    $('task').hidden = true;
+    return;
+  }
+  const t = await ask(`${path(name)}/tasks/${encodeURIComponent(id)}`);
   set($('task').querySelector('h3'), t.error ? `Task ${id}: ${t.error}` : `Task ${id}`);
   const facts = t.error ? [] : [
     ['State', t.state], ['Key', t.key], ['Kind', t.kind], ['Unique key', t.unique_key], ['Group', t.group], ['Priority', t.priority], ['Cost', t.cost],
     ['Attempts', `${t.attempts}${t.max_attempts ? ` of ${t.max_attempts}` : ''}`], ['Time to run', t.ttr_ns && duration(t.ttr_ns)],
-    ['Put', date(t.created)], ['Ready', t.ready_at && date(t.ready_at)], ['Until', t.until && date(t.until)], ['Expires', t.expires && date(t.expires)],
-    ['Consumer', t.consumer], ['Code', t.code], ...Object.entries(t.metadata || {}).map(([k, v]) => [`Metadata ${k}`, v]),
+    ['Put', date(t.created)], ['Ready', t.ready_at && date(t.ready_at)], ['Runs for', t.since && since(t.since)], ['Until', t.until && date(t.until)],
+    ['Expires', t.expires && date(t.expires)], ['Consumer', t.consumer], ['Code', t.code], ...Object.entries(t.metadata || {}).map(([k, v]) => [`Metadata ${k}`, v]),
   ].filter(([, value]) => value !== undefined && value !== '');
   $('task').querySelector('dl').replaceChildren(...facts.map(([label, value]) => make('div', null, make('dt', null, label), make('dd', null, String(value)))));
   set($('task').querySelector('pre'), [t.reason, t.stack, t.payload].filter(Boolean).join('\n\n'));
-  $('task').focus();
+  if ($('task').hidden) {
+    $('task').hidden = false;
+    $('task').focus();
+  }
 }
 
 async function act({ source, action, form, question }) {
@@ -622,7 +677,7 @@ async function act({ source, action, form, question }) {
   else tell(`${action}: ${number(answer.done)} done${answer.more ? '; there are more, so do it again' : ''}`);
   known = '';
   await poll();
-  if (previous && !previous.error) showFailures(previous);
+  if (previous) showTasks();
 }
 
 // What was done, and what came of it, stays until something else is done.
@@ -638,7 +693,9 @@ function path(of) { return `${base}/${encodeURIComponent(of)}`; }
 
 async function ask(what, options) {
   try {
-    return await (await fetch(what, options)).json();
+    const answer = await fetch(what, options);
+    skew = Math.min(skew, Date.now() - Date.parse(answer.headers.get('Date') || '') || Infinity);
+    return await answer.json();
   } catch (error) {
     return { error: `no answer: ${error.message}` };
   }
@@ -652,8 +709,8 @@ function away(problem) {
 }
 
 function tellAge() {
-  const age = (Date.now() - received) / 1000;
-  set($('age'), received === 0 ? '' : age < 3 ? '· as of now' : `· as of ${duration(Math.round(age) * 1e9)} ago`);
+  const age = (Date.now() - skew - asOf) / 1000;
+  set($('age'), asOf === 0 ? '' : age < 3 ? '· as of now' : `· as of ${duration(Math.round(age) * 1e9)} ago`);
   $('age').classList.toggle('much', age >= 10);
 }
 
@@ -663,9 +720,10 @@ function show(sample) {
     return;
   }
   away('');
-  received = Date.now();
+  asOf = Date.parse(sample.at);
+  skew = Math.min(skew, Date.now() - asOf);
   for (const section of document.querySelectorAll('.one')) {
-    if (!['next', 'keys', 'failures'].includes(section.id)) section.hidden = false;
+    if (!['next', 'keys', 'tasks'].includes(section.id)) section.hidden = false;
   }
   previous = sample;
   remember(sample);
@@ -675,43 +733,37 @@ function show(sample) {
   showCharts(sample);
   showUpcoming(sample);
   shown.keys();
-  showFailures(sample);
+  showTasks();
   tellAge();
 }
 
-async function connect() {
-  if (stream || document.hidden || name === null || !listed(name)) return;
-  const url = `${path(name)}/events`;
-  const opened = stream = new EventSource(url);
-  stream.onopen = () => set($('status'), 'Live');
-  stream.onmessage = (event) => {
-    set($('status'), 'Live');
-    show(JSON.parse(event.data));
-  };
-  stream.onerror = async () => {
-    set($('status'), 'Disconnected; trying again …');
-    if (!stream || stream.readyState !== EventSource.CLOSED) return;
-    disconnect();
-    setTimeout(connect, 5000);
-    const end = new AbortController();
-    try { // for why
-      const answer = await fetch(url, { signal: end.signal });
-      if (!answer.ok) away((await answer.json()).error);
-    } catch (error) {
-      away(`no answer: ${error.message}`);
+// follow shows each sample, and asks for the next one when it has done so.
+async function follow() {
+  if (following || document.hidden || name === null || !listed(name)) return;
+  const end = following = new AbortController();
+  ask(`${path(name)}/history`).then((old) => {
+    if (!old.points) return;
+    const before = old.points.map(pointOf);
+    points = before.concat(points.filter((p) => before.every((b) => b.time < p.time)));
+    if (previous && points.length) showCharts(previous);
+  });
+  for (let at = ''; following === end;) {
+    const sample = await ask(`${path(name)}/live?after=${encodeURIComponent(at)}`, { signal: end.signal });
+    if (following !== end) return;
+    at = sample.at || '';
+    set($('status'), at ? 'Live' : 'Disconnected; trying again …');
+    if (at) {
+      show(sample);
+    } else {
+      away(sample.error);
+      await new Promise((done) => { setTimeout(done, 5000); });
     }
-    end.abort();
-  };
-  const old = await ask(`${path(name)}/history`);
-  if (!old.points || stream !== opened) return;
-  const before = old.points.map((p) => ({ ...p, failed: (p.failed || 0) + (p.retried || 0), time: Date.parse(p.at) }));
-  points = before.concat(points.filter((p) => before.every((b) => b.time < p.time)));
-  if (previous && points.length) showCharts(previous);
+  }
 }
 
-function disconnect() {
-  if (stream) stream.close();
-  stream = null;
+function leave() {
+  if (following) following.abort();
+  following = null;
 }
 
 // poll asks for the sources, which may come and go.
@@ -723,30 +775,44 @@ async function poll() {
   }
   sources = answer.queues;
   if (name === null) {
-    received = Date.now();
+    asOf = Date.now() - skew;
     away('');
     set($('status'), 'Live');
     tellAge();
   }
   showSources();
   if (name !== null && !listed(name)) {
-    disconnect();
+    leave();
     for (const section of document.querySelectorAll('.one')) section.hidden = true;
     set($('status'), 'Not found');
     away(`There is no queue ${name} here.`);
     return;
   }
-  connect();
+  follow();
 }
 
 document.title = name === null ? 'fairq' : `${name} – fairq`;
-$('search').addEventListener('submit', search);
-$('range').addEventListener('change', () => previous && showCharts(previous));
-$('more').addEventListener('click', () => page(after));
-$('by').addEventListener('change', () => choose(null));
-$('any').addEventListener('click', () => choose(null));
+function submit(id, done) {
+  $(id).addEventListener('submit', (event) => {
+    event.preventDefault();
+    done(Object.fromEntries(new FormData($(id))));
+  });
+}
+
+submit('search', go);
+submit('filter', (form) => go({ ...form, task: '' }));
+submit('limits', (form) => act({ source: owner(), action: 'limit-key', form }));
+$('range').addEventListener('change', () => go({ range: $('range').value }));
+$('by').addEventListener('change', () => go({ by: $('by').value }));
+$('clear').addEventListener('click', () => go({ key: '', kind: '', reason: '', by: '' }));
+$('more').addEventListener('click', () => {
+  rows += first;
+  showTasks();
+});
+window.addEventListener('popstate', adopt);
 // A page that nobody sees has nothing looked at.
-document.addEventListener('visibilitychange', () => document.hidden ? disconnect() : poll());
+document.addEventListener('visibilitychange', () => document.hidden ? leave() : poll());
 setInterval(tellAge, 1000);
 setInterval(() => document.hidden || poll(), name === null ? 2000 : 5000);
+adopt();
 poll();
