@@ -7,12 +7,16 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/task"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -293,4 +297,40 @@ func TestForeignValues(t *testing.T) {
 	defer x.Rollback()
 	_, err = enter(x, &rows.Plan{})
 	require.ErrorContains(t, err, ": enter: column 2 is a string, not a number")
+}
+
+// While one process deletes or kicks many tasks, another one gets the lock between two pages.
+func TestManyLetOthersIn(t *testing.T) {
+	path := file(t)
+	open := func() *task.Queue[int] {
+		s, err := Open(t.Context(), path, nil)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, s.Close()) })
+		q, err := task.Open[int](t.Context(), s, "q", nil)
+		require.NoError(t, err)
+		return q
+	}
+	one, other := open(), open()
+	for range 10 {
+		_, err := one.PutBatch(t.Context(), slices.Repeat([]task.Entry[int]{{Key: "a"}}, 1000))
+		require.NoError(t, err)
+	}
+	var all sync.WaitGroup
+	var deleted int
+	var err error
+	began, ended := make(chan bool), atomic.Bool{}
+	all.Go(func() {
+		close(began)
+		deleted, err = one.DeleteSome(t.Context(), task.ListOptions{State: task.Ready})
+		ended.Store(true)
+	})
+	<-began
+	for range 3 {
+		_, err := other.Put(t.Context(), "b", 0, task.PutOptions{Delay: time.Hour})
+		require.NoError(t, err)
+		require.False(t, ended.Load(), "it waits for a page at most")
+	}
+	all.Wait()
+	require.NoError(t, err)
+	require.Equal(t, 10_000, deleted)
 }

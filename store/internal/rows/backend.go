@@ -277,8 +277,20 @@ func (b *backend) Kick(ctx context.Context, o driver.ListOptions) (kicked int, e
 		if kicked += found; found < o.Limit {
 			break
 		}
+		if err := b.letOthersIn(ctx, found); err != nil {
+			return kicked, err
+		}
 	}
 	return kicked, nil
+}
+
+// letOthersIn waits between two transactions of one call, if the first has changed a page of tasks.
+// SQLite does not give its lock to the longest waiter: other processes ask for it every 10 ms.
+func (b *backend) letOthersIn(ctx context.Context, n int) error {
+	if n < pageSize || !b.store.traits.Exclusive || b.Joined(ctx) != nil {
+		return nil
+	}
+	return Pause(ctx, 20*time.Millisecond)
 }
 
 // Change implements [driver.Backend].
@@ -441,7 +453,11 @@ func (b *backend) DeleteSome(ctx context.Context, o driver.ListOptions) (n int, 
 		if err != nil {
 			return n, err
 		}
-		if n += deleted; o.Key == nil {
+		n += deleted
+		if err := b.letOthersIn(ctx, deleted); err != nil {
+			return n, err
+		}
+		if o.Key == nil {
 			o.After = last
 		} else if deleted == 0 {
 			seen *= 2
@@ -462,6 +478,9 @@ func (b *backend) Truncate(ctx context.Context) (n int, err error) {
 			return n, err
 		}
 		n += deleted
+		if err := b.letOthersIn(ctx, deleted); err != nil {
+			return n, err
+		}
 	}
 	return n, nil
 }
