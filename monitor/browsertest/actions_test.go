@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"sync/atomic"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -187,20 +186,7 @@ func TestActionsNotAllowed(t *testing.T) {
 func TestOtherOrigin(t *testing.T) {
 	t.Parallel()
 	q := mails(t)
-	m := allowed(monitor.TaskQueue("mails", q, nil))
-	var refused atomic.Int32
-	p := open(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		answer := httptest.NewRecorder()
-		m.ServeHTTP(answer, r)
-		if answer.Code == http.StatusForbidden {
-			refused.Add(1)
-		}
-		for name, values := range answer.Header() {
-			w.Header()[name] = values
-		}
-		w.WriteHeader(answer.Code)
-		_, _ = w.Write(answer.Body.Bytes())
-	}), "mails")
+	p := open(t, allowed(monitor.TaskQueue("mails", q, nil)), "mails")
 	evil := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
 		fmt.Fprintf(w,
@@ -219,7 +205,6 @@ func TestOtherOrigin(t *testing.T) {
 	}
 	p.run(chromedp.Submit("form", chromedp.ByQuery))
 	p.shows("body", "another origin")
-	require.Eventually(t, func() bool { return refused.Load() == 3 }, timeout, 1e6)
 	is(t, q, 9, 1)
 	p.seen() // the browser complains
 }

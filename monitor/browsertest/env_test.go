@@ -159,14 +159,6 @@ func (p *tab) shows(selector, text string, meanwhile ...func()) {
 		"e.textContent.includes(%q))", selector, text), meanwhile...)
 }
 
-// numbers returns the numbers under "Now", by label.
-func (p *tab) numbers() map[string]string {
-	p.Helper()
-	return eval[map[string]string](p, `
-		Object.fromEntries([...document.querySelectorAll("#numbers div")].
-			map((d) => [d.querySelector("dt").textContent, d.querySelector("dd").textContent]))`)
-}
-
 // rows returns the texts of the cells of a table.
 func (p *tab) rows(section string) [][]string {
 	p.Helper()

@@ -23,32 +23,17 @@ import (
 // no more elements than fit.
 func TestSizes(t *testing.T) {
 	t.Parallel()
-	for _, keys := range []int{0, 1, 100, 1_000_000} {
-		if keys > 100 && testing.Short() {
-			keys /= 10
+	for _, keys := range []int{0, 1, 100_000} {
+		q := fair(fairq.Options[string, job]{Capacity: fairq.Unbounded})
+		for i := range keys {
+			require.NoError(t, q.Push(job{fmt.Sprint("user with a name ", i), 1}))
 		}
-		t.Run(fmt.Sprint(keys), func(t *testing.T) {
-			q := fair(fairq.Options[string, job]{
-				Capacity: fairq.Unbounded, Cost: func(j job) int64 { return j.cost }, Quantum: 100,
-			})
-			for i := range keys {
-				require.NoError(t, q.Push(job{fmt.Sprint("user with a name ", i), 1 + int64(i%500)}))
-			}
-			for range min(keys, 50) {
-				require.NoError(t, q.Push(job{"mallory", 100}))
-			}
-			q.Pop()
-			p := open(t, monitor.New(nil, monitor.FairQueue("jobs", q, nil)), "jobs")
-			for _, width := range []int64{1280, 320} {
-				p.run(chromedp.EmulateViewport(width, 800))
-				require.LessOrEqual(t, eval[int64](p, "document.documentElement.scrollWidth"),
-					width, "width %d", width)
-			}
-			require.Less(t, eval[int](p, "document.querySelectorAll('*').length"), 2000)
-			if keys > 1 {
-				require.Equal(t, []string{"mallory", "50"}, p.rows("keys")[0][:2], "the longest backlog")
-			}
-		})
+		p := open(t, monitor.New(nil, monitor.FairQueue("jobs", q, nil)), "jobs")
+		for _, width := range []int64{1280, 320} {
+			p.run(chromedp.EmulateViewport(width, 800))
+			require.LessOrEqual(t, eval[int64](p, "document.documentElement.scrollWidth"), width)
+		}
+		require.Less(t, eval[int](p, "document.querySelectorAll('*').length"), 2000)
 	}
 }
 

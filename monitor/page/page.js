@@ -228,15 +228,13 @@ function keyButtons(key, paused) {
   return wanted;
 }
 
-// Colours: a dozen hues, neighbours far apart, and behind these the same with patterns. A key keeps
-// its own as long as it is shown. The last keys are grey, until a colour is free.
+// Colours: a dozen hues, neighbours far apart. A key keeps its own as long as it is shown.
 
 const colours = new Map();
-const grey = 48;
 
 function colour(keys) {
   const shown = new Set(keys);
-  for (const [key, n] of colours) if (!shown.has(key) || n >= grey) colours.delete(key);
+  for (const key of colours.keys()) if (!shown.has(key)) colours.delete(key);
   const taken = new Set(colours.values());
   let free = 0;
   for (const key of shown) {
@@ -247,12 +245,7 @@ function colour(keys) {
   }
 }
 
-function paint(element, key) {
-  const n = colours.get(key);
-  element.style.setProperty('--hue', n * 150 % 360);
-  element.style.setProperty('--much', n < grey ? '62%' : '0%');
-  element.dataset.pattern = n < grey ? Math.floor(n / 12) : 0;
-}
+function paint(element, key) { element.style.setProperty('--hue', colours.get(key) * 150 % 360); }
 
 // The Stats have the same names as in Go.
 
@@ -305,14 +298,11 @@ function showWrong(alerts) {
 
 const latelyValue = (field) => ({ minute: m }) => m ? (m[field] || 0) + (field === 'failed' && m.retried || 0) : 0;
 const latelyOf = (field) => (s) => !s.minute || s.counts && !latelyValue(field)(s) ? none : number(latelyValue(field)(s));
+const busy = (s) => s.point ? s.point.busy : -1;
 const workers = (s) => {
-  if (!s.stats) return none;
-  switch (s.kind) {
-    case 'pool': return `${number(s.stats.running)} of ${number(s.stats.max)} busy`;
-    case 'tasks': return `${number(s.stats.taken)} taken`;
-    case 'limiter': return `${number(s.stats.held)} of ${number(s.stats.limit)} held`;
-    default: return s.stats.waiting_pop ? `${number(s.stats.waiting_pop)} wait` : none;
-  }
+  if (!s.point) return none;
+  const most = s.stats.max || s.stats.limit;
+  return number(busy(s)) + (most ? ` of ${number(most)}` : '');
 };
 const overview = [
   ['Source', null, (s) => s.name],
@@ -322,7 +312,7 @@ const overview = [
   ['Refused lately', latelyOf('refused'), latelyValue('refused'), (cell, s) => cell.classList.toggle('much', latelyValue('refused')(s) > 0)],
   ['Failed lately', latelyOf('failed'), latelyValue('failed'), (cell, s) => cell.classList.toggle('much', latelyValue('failed')(s) > 0)],
   ['99 % waited lately', wait('p99_ns'), waited],
-  ['Workers', workers, workers],
+  ['Busy', workers, busy],
   ['State', (s) => s.state, (s) => s.state, (cell, s) => cell.classList.toggle('much', s.state !== 'open')],
 ];
 
@@ -346,7 +336,6 @@ function showSources() {
 // The charts: what is there now has one scale, and what happens in a second has one.
 
 const drawn = { queue: ['backlog'], tasks: ['backlog', 'busy', 'buried'], pool: ['backlog', 'busy'], limiter: ['backlog', 'busy'] };
-const labels = { backlog: 'waiting', busy: { tasks: 'taken', pool: 'busy', limiter: 'held' }, buried: 'buried' };
 const rates = ['served', 'refused', 'failed'];
 const step = 5000;
 const gap = 3;
@@ -355,7 +344,7 @@ function panels(sample) {
   const values = (p) => drawn[sample.kind].map((g) => p[g]);
   const change = (p, before) => before && p.time > before.time
     ? rates.map((r) => p[r] < before[r] ? NaN : ((p[r] || 0) - (before[r] || 0)) / (p.time - before.time) * 1000) : rates.map(() => NaN);
-  const all = [{ title: 'Now', labels: drawn[sample.kind].map((g) => labels[g][sample.kind] || labels[g]), values, show: number }];
+  const all = [{ title: 'Now', labels: drawn[sample.kind], values, show: number }];
   if (sample.counts !== 'nothing') all.push({ title: 'A second', labels: rates, values: change, show: rate });
   return all;
 }
@@ -451,16 +440,13 @@ function showUpcoming(sample) {
     ? sample.more ? 'A new key waits for more items than are shown.' : '' : n === 0 ? 'A new key is next.'
     : `A new key waits for at most ${number(n)} ${n === 1 ? 'item' : 'items'}.`);
   const blocks = [];
-  const counts = new Map();
   upcoming.forEach((u) => {
     const last = blocks[blocks.length - 1];
     if (last && last.key === u.key && last.priority === u.priority) last.items.push(u);
     else blocks.push({ key: u.key, priority: u.priority, items: [u] });
-    counts.set(u.key, (counts.get(u.key) || 0) + 1);
   });
-  const often = [...counts].sort((a, b) => b[1] - a[1]);
   const keys = (sample.keys || []).map((k) => k.key);
-  colour([...keys.slice(0, 6), ...often.map(([key]) => key), ...keys]);
+  colour([...keys.slice(0, 6), ...upcoming.map((u) => u.key), ...keys]);
   const unit = blocks.length > 70 ? 0.75 : 1.75;
   fill($('strip'), blocks.map((b, i) => ({ ...b, i })), (b) => String(b.i), () => make('span', { class: 'block' }),
     (block, b) => {
@@ -477,12 +463,6 @@ function showUpcoming(sample) {
     });
   const words = blocks.slice(0, 20).map((b) => b.key + (b.items.length > 1 ? ` ${b.items.length}` : '')).join(', ');
   $('strip').setAttribute('aria-label', blocks.length > 20 ? `${words}, and others` : words || 'nothing');
-  fill($('hues'), often.slice(0, 12), ([key]) => key,
-    ([key]) => make('li', null, make('span', { class: 'swatch', 'aria-hidden': 'true' }), make('span')),
-    (item, [key, n]) => {
-      paint(item.firstElementChild, key);
-      set(item.lastElementChild, `${key} ${number(n)}`);
-    });
 }
 
 async function search() {
@@ -655,14 +635,12 @@ async function detail() {
   }
   const t = await ask(`${path(name)}/tasks/${encodeURIComponent(id)}`);
   set($('task').querySelector('h3'), t.error ? `Task ${id}: ${t.error}` : `Task ${id}`);
-  const facts = t.error ? [] : [
-    ['State', t.state], ['Key', t.key], ['Kind', t.kind], ['Unique key', t.unique_key], ['Group', t.group], ['Priority', t.priority], ['Cost', t.cost],
-    ['Attempts', `${t.attempts}${t.max_attempts ? ` of ${t.max_attempts}` : ''}`], ['Time to run', t.ttr_ns && duration(t.ttr_ns)],
-    ['Put', date(t.created)], ['Ready', t.ready_at && date(t.ready_at)], ['Runs for', t.since && since(t.since)], ['Until', t.until && date(t.until)],
-    ['Expires', t.expires && date(t.expires)], ['Consumer', t.consumer], ['Code', t.code], ...Object.entries(t.metadata || {}).map(([k, v]) => [`Metadata ${k}`, v]),
-  ].filter(([, value]) => value !== undefined && value !== '');
-  $('task').querySelector('dl').replaceChildren(...facts.map(([label, value]) => make('div', null, make('dt', null, label), make('dd', null, String(value)))));
-  set($('task').querySelector('pre'), [t.reason, t.stack, t.payload].filter(Boolean).join('\n\n'));
+  const { error, reason, stack, payload, metadata, ...rest } = t;
+  const fact = (field, value) => /^\d{4}-.*T/.test(value) ? date(value) : field.endsWith('_ns') ? duration(value) : String(value);
+  const facts = error ? [] : Object.entries(rest).map(([field, value]) => [labelled(field), fact(field, value)])
+    .concat(Object.entries(metadata || {}).map(([field, value]) => [`Metadata ${field}`, value]));
+  $('task').querySelector('dl').replaceChildren(...facts.map(([label, value]) => make('div', null, make('dt', null, label), make('dd', null, value))));
+  set($('task').querySelector('pre'), [reason, stack, payload].filter(Boolean).join('\n\n'));
   if ($('task').hidden) {
     $('task').hidden = false;
     $('task').focus();
