@@ -97,18 +97,7 @@ func (m *Monitor) try(
 	s.mu.Lock()
 	s.next = time.Time{} // so that the sender sees the result at once
 	s.mu.Unlock()
-	switch {
-	case err == nil:
-		return http.StatusOK, n, more, nil
-	case errors.Is(err, errNoKey), errors.Is(err, task.ErrNotFound):
-		return http.StatusNotFound, 0, false, err
-	case errors.Is(err, errRequest), errors.Is(err, task.ErrInvalid):
-		return http.StatusBadRequest, 0, false, err
-	case errors.Is(err, task.ErrTaken):
-		return http.StatusConflict, 0, false, err
-	default:
-		return http.StatusInternalServerError, 0, false, err
-	}
+	return statusOf(err), n, more, err
 }
 
 // read reads the request into a. It returns an error if it may not be done.

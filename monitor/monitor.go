@@ -18,6 +18,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/fairq/fairq/task"
 )
 
 // Options configure a Monitor. The zero value of each field is its default.
@@ -302,6 +304,21 @@ func ofSample(of func(s *Source, l *sample, r *http.Request) (any, error)) part 
 		}
 		answer(w, http.StatusOK, v)
 	}
+}
+
+// statusOf returns the status of an answer.
+func statusOf(err error) int {
+	switch {
+	case err == nil:
+		return http.StatusOK
+	case errors.Is(err, task.ErrNotFound), errors.Is(err, errNoKey):
+		return http.StatusNotFound
+	case errors.Is(err, errRequest), errors.Is(err, task.ErrInvalid):
+		return http.StatusBadRequest
+	case errors.Is(err, task.ErrTaken):
+		return http.StatusConflict
+	}
+	return http.StatusServiceUnavailable
 }
 
 // errRequest is that a request makes no sense.

@@ -101,7 +101,7 @@ type taskQueue[V any] struct {
 	next     time.Time // the earliest time of the next page, unless an action changes a key
 	changed  atomic.Bool
 	orders   [3][]fairq.KeyStat[string] // by backlog and age as counted; paused and waiting
-	limits   map[string]each.Limits
+	limits   map[string]task.KeyLimits
 	limit    int // of tasks in flight of the other keys
 }
 

@@ -3,7 +3,6 @@ package monitor
 import (
 	"cmp"
 	"context"
-	"errors"
 	"iter"
 	"net/http"
 	"regexp"
@@ -307,16 +306,11 @@ func ofTasks(
 			defer func() { <-s.turn }()
 			return read(ctx, s, k, r, rest)
 		}()
-		switch {
-		case err == nil:
-			answer(w, http.StatusOK, v)
-		case errors.Is(err, task.ErrNotFound), errors.Is(err, errNoKey):
-			fail(w, http.StatusNotFound, "%v", err)
-		case errors.Is(err, errRequest):
-			fail(w, http.StatusBadRequest, "%v", err)
-		default:
-			fail(w, http.StatusServiceUnavailable, "%v", err)
+		if err != nil {
+			fail(w, statusOf(err), "%v", err)
+			return
 		}
+		answer(w, http.StatusOK, v)
 	}
 }
 

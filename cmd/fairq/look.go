@@ -167,7 +167,7 @@ func limit(ctx context.Context, c *call) error {
 	own, _, err := each.LimitsOf(ctx, q, maxLimit)
 	return errors.Join(err, c.print(map[string]any{"limits": own}, func(w io.Writer) {
 		for _, key := range slices.Sorted(maps.Keys(own)) {
-			fmt.Fprintf(w, "%s\t%s\n", printable.Text(key), own[key])
+			fmt.Fprintf(w, "%s\t%s\n", printable.Text(key), each.Words(own[key]))
 		}
 	}))
 }

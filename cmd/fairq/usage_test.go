@@ -293,7 +293,7 @@ func TestLimits(t *testing.T) {
 	require.Regexp(t, `a +0 +1 +0 +0s +1 at a time, no rate +at its limit of 1\n`, out)
 	require.Regexp(t, `b +1 +0 +0 +\S+ +- +held until 2\S+ \S+\n`, out)
 	require.Regexp(t, `^KEY.*\nb .*held until \S+ \S+\n$`, cli(t, "keys", "mails", "-paused").out)
-	require.Contains(t, cli(t, "limit", "mails", "-json").out, `"max_in_flight": 1`)
+	require.Contains(t, cli(t, "limit", "mails", "-json").out, `"MaxInFlight": 1`)
 	cli(t, "limit", "mails", "-key", "a", "-weight", "-1").fails(failed, "KeyLimits.Weight is -1")
 	cli(t, "limit", "mails", "-key", "a").prints("limited: 1\n")
 	cli(t, "limit", "mails").prints("")

@@ -53,16 +53,8 @@ func RowOf(i *task.Info, shown func(string) string) Row {
 	return r
 }
 
-// Limits are a task.KeyLimits.
-type Limits struct {
-	Weight      int     `json:"weight,omitempty"`
-	MaxInFlight int     `json:"max_in_flight,omitempty"`
-	Rate        float64 `json:"rate,omitempty"`
-	Burst       int     `json:"burst,omitempty"`
-}
-
-// String returns the limits in words.
-func (l Limits) String() string {
+// Words returns limits in words.
+func Words(l task.KeyLimits) string {
 	var all []string
 	add := func(is bool, format string, args ...any) {
 		if is {
@@ -72,8 +64,8 @@ func (l Limits) String() string {
 	add(l.Weight != 0, "weight %d", l.Weight)
 	add(l.MaxInFlight > 0, "%d at a time", l.MaxInFlight)
 	add(l.MaxInFlight < 0, "any number at a time")
-	add(l.Rate > 0, "%.3g a second, up to %d at once", l.Rate, l.Burst)
-	add(l.Rate < 0, "no rate")
+	add(l.Rate.Limit > 0, "%.3g a second, up to %d at once", l.Rate.Limit, l.Rate.Burst)
+	add(l.Rate.Limit < 0, "no rate")
 	return strings.Join(all, ", ")
 }
 
@@ -90,24 +82,24 @@ type KeyRow struct {
 // tasks of any other key can be taken at the same time.
 func LimitsOf[V any](
 	ctx context.Context, q *task.Queue[V], n int,
-) (own map[string]Limits, most int, err error) {
+) (own map[string]task.KeyLimits, most int, err error) {
 	if most, err = q.MaxInFlight(ctx, ""); err != nil {
 		return nil, 0, err
 	}
 	keys, err := q.LimitedKeys(ctx, "", n)
-	own = make(map[string]Limits, len(keys))
+	own = make(map[string]task.KeyLimits, len(keys))
 	for _, k := range keys {
-		own[k.Key] = Limits{k.Weight, k.MaxInFlight, k.Rate.Limit, k.Rate.Burst}
+		own[k.Key] = k.KeyLimits
 	}
 	return own, most, err
 }
 
 // Explain fills in the limits and why no task can be taken.
-func (r *KeyRow) Explain(own Limits, most int) {
+func (r *KeyRow) Explain(own task.KeyLimits, most int) {
 	if own.MaxInFlight != 0 {
 		most = own.MaxInFlight
 	}
-	switch r.Limits = own.String(); {
+	switch r.Limits = Words(own); {
 	case r.Paused:
 		r.Why = "paused"
 	case time.Until(r.WaitsUntil) > 0 && r.HeldUntil.Before(r.WaitsUntil):

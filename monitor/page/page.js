@@ -208,24 +208,17 @@ function may(action, of) { return Boolean(listed(of) && listed(of).actions.inclu
 // owner is the source of the keys and tasks that are shown: of a pool that is its queue.
 function owner() { return previous && previous.queue || name; }
 
-// taskButtons returns those of some actions that are allowed for a task.
-function taskButtons(id, ...names) {
-  const labels = { kick: 'Kick', bury: 'Bury', delete: 'Delete' };
-  return names.filter((n) => may(n, owner())).map((n) => ({
-    label: labels[n], of: `task ${id}`, source: owner(), action: n, form: { id }, question: n === 'delete' ? `Delete task ${id}?` : '',
-  }));
+// offer returns the button for an action, if it is permitted.
+function offer(action, of, form, question, source = owner()) {
+  return may(action, source) ? [{ label: labelled(action.split('-')[0]), of, source, action, form, question }] : [];
 }
 
 function keyButtons(key, paused) {
-  const of = owner();
-  const wanted = [];
-  if (!paused && may('pause-key', of)) wanted.push({ label: 'Pause', of: key, source: of, action: 'pause-key', form: { key } });
-  if (paused !== false && may('resume-key', of)) wanted.push({ label: 'Resume', of: key, source: of, action: 'resume-key', form: { key } });
-  if (may('limit-key', of)) wanted.push({ label: 'Limits', of: key, run: () => { $('limited').value = key; $('limited').focus(); } });
-  if (may('drop-key', of)) {
-    wanted.push({ label: 'Drop', of: key, source: of, action: 'drop-key', form: { key }, question: `Remove what is queued of ${key}?` });
-  }
-  return wanted;
+  return [
+    ...paused ? [] : offer('pause-key', key, { key }), ...paused === false ? [] : offer('resume-key', key, { key }),
+    ...offer('limit-key', key).map((b) => ({ ...b, label: 'Limits', run: () => { $('limited').value = key; $('limited').focus(); } })),
+    ...offer('drop-key', key, { key }, `Remove what is queued of ${key}?`),
+  ];
 }
 
 // Colours: a dozen hues, neighbours far apart. A key keeps its own as long as it is shown.
@@ -279,9 +272,7 @@ function showNumbers(sample) {
 }
 
 function showActions(sample) {
-  const wanted = [];
-  const add = (label, action) => { if (may(action, name)) wanted.push({ label, of: name, source: name, action, form: {} }); };
-  add(...(sample.state === 'paused' ? ['Resume', 'resume'] : ['Pause', 'pause']));
+  const wanted = offer(sample.state === 'paused' ? 'resume' : 'pause', name, {}, '', name);
   buttons($('actions'), wanted);
   $('actions').hidden = wanted.length === 0;
   $('limits').hidden = !may('limit-key', owner());
@@ -595,8 +586,8 @@ shown.tasks = () => {
     const form = g ? Object.fromEntries(filters.map((field) => [field, g[field] || ''])) : {};
     const what = `${number(n)} buried ${n === 1 ? 'task' : 'tasks'}${g ? ` of ${groupName(g)}` : ''}`;
     const range = g && g.first !== g.last ? `: task ${g.first} to ${g.last}` : '';
-    return [['Kick', 'kick-all'], ['Delete', 'delete-all']].filter(([, action]) => state === 'buried' && may(action, owner())).map(([label, action]) =>
-      ({ label: g ? label : `${label} all ${number(n)}`, of, source: owner(), action, form, question: `${label} ${what}${range}?` }));
+    return (state === 'buried' ? ['kick-all', 'delete-all'] : []).flatMap((action) => offer(action, of, form))
+      .map((b) => ({ ...b, label: g ? b.label : `${b.label} all ${number(n)}`, question: `${b.label} ${what}${range}?` }));
   };
   buttons($('tasks-actions'), list.read && $('clear').hidden ? all(null, list.buried, 'buried') : []);
   const kind = ['Kind', (t) => t.kind === '""' ? none : t.kind || (grouped ? 'any' : none), (t) => t.kind || ''];
@@ -613,7 +604,7 @@ shown.tasks = () => {
     ], (t) => String(t.i));
     return;
   }
-  const next = { taken: ['kick'], buried: ['kick', 'delete'] }[state] || ['bury', 'delete'];
+  const next = { taken: [], failed: [], buried: ['kick', 'delete'] }[state] || ['bury', 'delete'];
   const when = (label, field) => [label, (t) => date(t[field]), (t) => t[field] || ''];
   table('tasks', list.tasks.map((t, i) => ({ ...t, i })), [
     ['Task', null, null, (cell, t) => { cell.firstElementChild.href = link({ task: t.id }); }], ['Key', (t) => t.key, (t) => t.key], kind,
@@ -621,7 +612,7 @@ shown.tasks = () => {
     ...(state === 'taken' ? [['Consumer', (t) => t.consumer], ['Runs for', (t) => since(t.since), (t) => -Date.parse(t.since)], when('Lease until', 'until')] : []),
     ...(['retrying', 'delayed'].includes(state) ? [when('Next', 'until')] : []), state === 'failed' ? when('Failed', 'since') : when('Put', 'created'),
     ['Reason', (t) => t.reason || none, (t) => t.reason], ...(list.tasks.some((t) => t.payload) ? [['Payload', (t) => t.payload || none]] : []),
-  ], (t) => `${state} ${t.id === '0' ? t.i : t.id}`, (t) => state === 'failed' || state === 'taken' ? [] : taskButtons(t.id, ...next), (t) => [anchor(t.id, () => ({ task: t.id }))]);
+  ], (t) => `${state} ${t.id === '0' ? t.i : t.id}`, (t) => next.flatMap((n) => offer(n, `task ${t.id}`, { id: t.id }, n === 'delete' ? `Delete task ${t.id}?` : '')), (t) => [anchor(t.id, () => ({ task: t.id }))]);
 };
 
 function groupName(g) { return [g.key, g.kind === '""' ? 'no kind' : g.kind, g.reason].filter(Boolean).join(': '); }
