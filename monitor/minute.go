@@ -239,10 +239,14 @@ func (l *sample) alerts() []string {
 		"queue": {"push", "pushes"}, "limiter": {"call", "calls"},
 		"tasks": {"task", "tasks"}, "pool": {"task", "tasks"},
 	}[l.Kind]
-	if longest != nil && l.keyCount() > 1 && l.Backlog >= alertBacklog &&
-		float64(longest.Backlog) >= alertShare*float64(l.Backlog) {
-		text := fmt.Sprintf("%s has %d %% of the backlog", longest.Key,
-			min(99, 100*longest.Backlog/l.Backlog))
+	counted, of := l.Backlog, "backlog"
+	if l.KeysOf > 0 {
+		counted, of = l.KeysOf, fmt.Sprintf("first %s tasks", number(l.KeysOf))
+	}
+	if longest != nil && l.keyCount() > 1 && counted >= alertBacklog &&
+		float64(longest.Backlog) >= alertShare*float64(counted) {
+		text := fmt.Sprintf("%s has %d %% of the %s", longest.Key,
+			min(99, 100*longest.Backlog/counted), of)
 		if n := longest.refused(); n > 0 {
 			text += fmt.Sprintf("; %s of its %s %s refused %s", number(n), what[1],
 				one(n, "was", "were"), in)

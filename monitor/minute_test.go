@@ -269,7 +269,8 @@ func TestManyTasks(t *testing.T) {
 		m := monitor.New(nil, monitor.TaskQueue("mails", q, nil))
 		_, answer := get(t, m, "/v1/queues/mails")
 		require.EqualValues(t, 4000, answer["keys_of"])
-		require.Equal(t, []any{"the key nobody is paused"}, answer["alerts"])
+		require.Equal(t,
+			[]any{"the key nobody is paused", "mallory has 50 % of the first 4,000 tasks"}, answer["alerts"])
 		begin := time.Now()
 		for answer["keys_of"] != nil {
 			time.Sleep(time.Second)

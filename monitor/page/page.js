@@ -264,7 +264,7 @@ function showNumbers(sample) {
   $('scope').hidden = !sample.counts;
   const numbers = Object.entries(sample.stats).filter(([n, value]) => ['number', 'string'].includes(typeof value) &&
     (sample.counts !== 'nothing' || gauges.includes(n))).map(([n, value]) => [labelled(n), showNumber(n, value)]);
-  const oldest = sample.oldest_age_ns ? [['Oldest', duration(sample.oldest_age_ns)]] : [];
+  const oldest = sample.oldest_age_ns && !('oldest_age_ns' in sample.stats) ? [['Oldest', duration(sample.oldest_age_ns)]] : [];
   const waits = [['p50_ns', 'Half'], ['p99_ns', '99 %']].map(([field, part]) => [`${part} waited in ${span(sample)}`, wait(field)(sample)]);
   fill($('numbers'), [['State', sample.state], ...numbers, ...oldest, ...waits], ([label]) => label,
     ([label]) => make('div', null, make('dt', null, label), make('dd')),
@@ -489,7 +489,7 @@ shown.keys = () => {
   $('keys').hidden = keys.length === 0;
   const tasks = sample.kind === 'tasks' || keys.some((k) => k.taken || k.buried);
   const value = (field) => (k) => k.minute ? k.minute[field] || 0 : -1;
-  const isCounted = (k) => k.total.served + k.total.refused + k.total.evicted + k.missed > 0;
+  const isCounted = (k) => k.total.served + k.total.refused + k.total.evicted + (k.missed || 0) > 0;
   const count = (field) => (k) => isCounted(k) ? lately(k, field) : none;
   const much = (field) => (cell, k) => cell.classList.toggle('much', value(field)(k) > 0);
   const columns = [
