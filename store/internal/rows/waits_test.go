@@ -72,6 +72,65 @@ func TestPassedOver(t *testing.T) {
 	})
 }
 
+// hanging is a database whose commits wait for the end of their contexts.
+type hanging struct {
+	*rowstest.DB
+	hangs atomic.Bool
+	after bool // they hang after the change was made
+}
+
+type hangingTx struct {
+	rows.Tx
+	ctx context.Context
+	*hanging
+}
+
+func (h *hanging) Begin(ctx context.Context) (rows.Tx, error) {
+	tx, err := h.DB.Begin(ctx)
+	return &hangingTx{tx, ctx, h}, err
+}
+
+func (tx *hangingTx) Commit() error {
+	if !tx.hangs.Load() {
+		return tx.Tx.Commit()
+	}
+	if tx.after {
+		if err := tx.Tx.Commit(); err != nil {
+			return err
+		}
+	}
+	<-tx.ctx.Done()
+	return errBroken
+}
+
+// A caller whose context ends during the commit waits for that for half a second. Nobody keeps a
+// task that it may have taken.
+func TestCommitHangs(t *testing.T) {
+	for i := range 4 {
+		shared, after := i&1 != 0, i&2 != 0
+		t.Run(fmt.Sprint("shared ", shared, ", after ", after), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				db := &hanging{DB: rowstest.NewDB(time.Now), after: after}
+				db.Shared = shared
+				q := openQueue(t, rows.New(db, rows.Options{MaxPayload: 100, Poll: time.Second}),
+					task.Options[string]{})
+				q.put("a1")
+				synctest.Wait()
+				begun := time.Now()
+				db.hangs.Store(true)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				_, _, err := q.TryTake(ctx)
+				require.ErrorIs(t, err, task.ErrUnknown)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				require.Equal(t, 1500*time.Millisecond, time.Since(begun))
+				db.hangs.Store(false)
+				require.NoError(t, q.take("a1").Ack(t.Context()))
+			})
+		})
+	}
+}
+
 // errOops is why tasks fail.
 var errOops = errors.New("oops")
 
