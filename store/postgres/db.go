@@ -58,6 +58,7 @@ type database struct {
 	counts   atomic.Uint64
 	writer   atomic.Int64             // see kept
 	heads    sync.Map                 // by queue, kept
+	resets   sync.Map                 // by queue, true if the next transaction ends the state of others
 	identity atomic.Pointer[identity] // where it is
 	notify   *notifier                // nil if there are no notifications
 }
@@ -237,7 +238,7 @@ func (db *database) Joined(ctx context.Context) (rows.Tx, error) {
 func (*database) Again(err error) (time.Duration, bool) {
 	var e *pgconn.PgError
 	if !errors.As(err, &e) {
-		return 0, false
+		return 0, errors.Is(err, errKept)
 	}
 	switch e.Code {
 	case "23505":

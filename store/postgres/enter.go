@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -26,12 +25,18 @@ const (
 	sqlLockShared = "SELECT (extract(epoch FROM clock_timestamp()) * 1e9)::bigint " +
 		"FROM pg_advisory_xact_lock_shared($1)"
 
+	// The keys are locked in the order of the numbers of their locks.
+	sqlLockKeys = "SELECT pg_advisory_xact_lock(lock) IS NULL, " +
+		"(extract(epoch FROM clock_timestamp()) * 1e9)::bigint FROM (SELECT DISTINCT " +
+		"hashtextextended(encode(k, 'hex'), $1) AS lock FROM unnest($2::bytea[]) k ORDER BY lock) l"
+	sqlTryKey = "pg_try_advisory_xact_lock(hashtextextended(encode(key, 'hex'), $1))"
+
 	sqlClock   = "SELECT (extract(epoch FROM clock_timestamp()) * 1e9)::bigint"
 	sqlNumbers = "SELECT nextval('fairq.numbers') FROM generate_series(1, $1::int)"
 
 	// The rounds are read one priority after the other, each at the end of its part of the index.
 	sqlHead = `
-SELECT settings, paused, paused_keys, marked,
+SELECT writer, settings, paused, paused_keys, marked,
 	ARRAY(
 		WITH RECURSIVE r AS (
 			(SELECT priority, round FROM fairq.rounds
@@ -50,29 +55,40 @@ FROM fairq.queues WHERE id = $1`
 )
 
 // Enter implements rows.Tx. One batch begins the transaction, locks the queue, and reads the plan.
-// The queue's lock comes first, so that later statements see everything committed before. The
-// search for ready tasks comes right after it, so that the times before and after it measure the
-// search (see marks). If the kept state of the queue turns out to be old, another batch reads all
+// The locks of the queue and of keys come first, so that later statements see everything committed
+// before. The search for ready tasks comes right after them, so that the times before and after it
+// measure the search (see marks). If the kept state of the queue turns out to be old, another batch reads all
 // of it.
 func (t *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
-	v := &view{tx: t, queue: int64(queue)}
+	v := &view{tx: t, queue: int64(queue), locksKeys: plan.LocksKeys && !plan.Exclusive}
 	if n := plan.Numbers; n > 1 { // about as many rows will be written
 		v.changes, v.changed = make([]change, 0, n), make(map[uint64]int, n)
 	}
 	t.begin()
 	t.flush()
 	lock := sqlLockShared
-	var writer, locked, searched int64
+	var locked, searched int64
 	i := slices.IndexFunc(plan.Ranges, isSearch)
 	moves := i >= 0 && t.user == nil && t.db.marks.mustMove(queue)
 	if moves {
 		t.add(sqlLimitWait)
 	}
-	if plan.Exclusive || moves {
-		t.add(sqlLockQueue, v.queue).Query(each(func(r pgx.Rows) error { return r.Scan(&writer) }))
+	_, resets := t.db.resets.LoadAndDelete(queue)
+	alone := plan.Exclusive || moves || resets
+	if alone {
+		t.add(sqlLockQueue, v.queue).Query(each(func(r pgx.Rows) error { return r.Scan(&v.last) }))
 		lock = sqlLock
 	}
 	t.add(lock, t.db.lock(queue)).QueryRow(func(r pgx.Row) error { return r.Scan(&locked) })
+	if v.locksKeys && len(plan.Locks) > 0 {
+		keys := make([][]byte, len(plan.Locks))
+		for i, key := range plan.Locks {
+			keys[i] = []byte(key)
+		}
+		t.add(sqlLockKeys, v.queue, keys).Query(each(func(r pgx.Rows) error {
+			return r.Scan(new(bool), &locked)
+		}))
+	}
 	if i >= 0 {
 		s := v.newSearch(&plan.Ranges[i], someExtra)
 		s.whole = moves
@@ -95,7 +111,7 @@ func (t *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 	case err != nil && moves:
 		err = fmt.Errorf("%w: %w", errMoving, err)
 	case err != nil || known == nil:
-	case writer == known.writer && writer == t.db.writer.Load():
+	case v.last == known.writer && v.last == t.db.writer.Load():
 		v.kept = *known
 		if v.now = locked; t.db.config.now != nil {
 			v.now = *t.db.now()
@@ -108,7 +124,11 @@ func (t *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 	if err != nil || v.head == nil {
 		return nil, err
 	}
-	v.keep(plan, writer, own)
+	if v.locksKeys && v.last != 0 && !alone {
+		t.db.resets.Store(queue, true)
+		return nil, errKept
+	}
+	v.keep(plan, own)
 	if v.ready != nil {
 		t.db.marks.searched(v, time.Duration(searched-locked))
 	}
@@ -122,16 +142,21 @@ func (t *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 // kept is the cached state of a queue. It stays from one transaction to the next (database.heads)
 // as long as no other process has written to the queue. The invariant: if the row of the queue has
 // the number of a writer, that writer was the last to enter the queue exclusively, and its kept
-// state is the committed one. So every other writer that enters exclusively sets another number. A
-// process gets a new number after each new connection, because the server may have lost commits
-// when the last one broke. A transaction that enters takes the kept state away, and puts it back
-// after its commit.
+// state is the committed one. So every other writer sets another number, even if it only locks
+// keys. A process gets a new number after each new connection, because the server may have lost
+// commits when the last one broke. A transaction that enters takes the kept state away, and puts it
+// back after its commit.
 type kept struct {
 	head      *rows.Head
 	savedHead rows.Head // as it is in the database
 	marked    bool      // the queue has marks
 	writer    int64     // 0 if it is not to be kept
 }
+
+// errKept is the error of a transaction that would write to a queue whose state another process
+// keeps. The next one is alone, or the two would wait for each other: for the row of the queue, and
+// for its lock.
+var errKept = errors.New("another process keeps the state of the queue")
 
 // known returns the kept state of a queue, or nil.
 func (t *tx) known(queue uint64, plan *rows.Plan) *kept {
@@ -145,21 +170,13 @@ func (t *tx) known(queue uint64, plan *rows.Plan) *kept {
 	return known.(*kept)
 }
 
-// claims is how many transactions a process begins, on average, before it keeps the state of a
-// queue, because two processes that alternate would have to write the row for each.
-const claims = 8
-
 // keep decides whether the state of a queue is kept after the transaction, and invalidates the
 // kept state of other processes. own is the number of this process.
-func (v *view) keep(plan *rows.Plan, writer, own int64) {
-	switch keeps := plan.Kept != nil && v.tx.user == nil; {
-	case !plan.Exclusive:
-	case keeps && (writer == own || writer == 0 && rand.N(claims) == 0):
+func (v *view) keep(plan *rows.Plan, own int64) {
+	if v.writer = 0; plan.Exclusive && plan.Kept != nil && v.tx.user == nil {
 		v.writer = own
-	default:
-		v.writer = 0
 	}
-	if plan.Exclusive && v.writer != writer {
+	if (plan.Exclusive || v.locksKeys) && v.writer != v.last {
 		v.do(sqlSetWriter, v.writer)
 	}
 }
@@ -189,7 +206,8 @@ func (v *view) prefetch(plan *rows.Plan, ranges []rows.Range) {
 func (v *view) readHead(r pgx.Row, clock *int64) error {
 	head := &rows.Head{Rounds: map[int]uint64{}}
 	var rounds []int64
-	err := r.Scan(&head.Settings, &head.Paused, &head.PausedKeys, &v.marked, &rounds, &v.now, clock)
+	err := r.Scan(&v.last, &head.Settings, &head.Paused, &head.PausedKeys, &v.marked, &rounds, &v.now,
+		clock)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil
 	}

@@ -15,35 +15,39 @@ import (
 )
 
 // BenchmarkInFlight puts tasks of 100 keys, and then takes and acks them, with and without
-// MaxInFlightPerKey: one by one, and by one caller in batches of 100. The ratio of the two
-// matters. It needs -benchtime with a number of tasks, as 5000x.
+// MaxInFlightPerKey: one by one, by one caller in batches of 100, and by four Stores. The ratio of
+// the two matters. It needs -benchtime with a number of tasks, as 5000x.
 func BenchmarkInFlight(b *testing.B) {
 	server := pgtest.Own(b, "max_wal_size=4GB")
-	for _, c := range []struct{ callers, batch int }{{1, 1}, {100, 1}, {1, 100}} {
-		for _, limit := range []int{0, 2} {
-			b.Run(fmt.Sprintf("callers=%d/batch=%d/limit=%d", c.callers, c.batch, limit),
+	for _, c := range []struct{ stores, callers, batch int }{
+		{1, 1, 1}, {1, 100, 1}, {1, 1, 100}, {4, 32, 1},
+	} {
+		for _, limit := range []int{0, 1, 2} {
+			b.Run(fmt.Sprintf("stores=%d/callers=%d/batch=%d/limit=%d", c.stores, c.callers, c.batch, limit),
 				func(b *testing.B) {
-					benchInFlight(b, server.URL("postgres"), c.callers, c.batch, limit)
+					benchInFlight(b, server.URL("postgres"), c.stores, c.callers, c.batch, limit)
 				})
 		}
 	}
 }
 
-func benchInFlight(b *testing.B, url string, callers, batch, limit int) {
-	s, err := Open(b.Context(), url, nil)
-	require.NoError(b, err)
-	q, err := task.Open(b.Context(), s, b.Name(), &task.Options[int]{MaxInFlightPerKey: limit})
-	require.NoError(b, err)
-	defer func() {
-		require.NoError(b, q.Drop(context.Background()))
-		require.NoError(b, s.Close())
-	}()
-	each := func(what string, f func() int) {
+func benchInFlight(b *testing.B, url string, stores, callers, batch, limit int) {
+	var queues []*task.Queue[int]
+	for range stores {
+		s, err := Open(b.Context(), url, nil)
+		require.NoError(b, err)
+		defer s.Close()
+		q, err := task.Open(b.Context(), s, b.Name(), &task.Options[int]{MaxInFlightPerKey: limit})
+		require.NoError(b, err)
+		queues = append(queues, q)
+	}
+	defer func() { require.NoError(b, queues[0].Drop(context.Background())) }()
+	each := func(what string, f func(q *task.Queue[int]) int) {
 		var wg sync.WaitGroup
 		begun := time.Now()
 		for i := range callers {
 			wg.Go(func() {
-				for n := (b.N + i) / callers; n > 0; n -= f() {
+				for n := (b.N + i) / callers; n > 0; n -= f(queues[i%stores]) {
 				}
 			})
 		}
@@ -53,7 +57,7 @@ func benchInFlight(b *testing.B, url string, callers, batch, limit int) {
 	key := 0
 	var mu sync.Mutex
 	b.ResetTimer()
-	each("puts/s", func() int {
+	each("puts/s", func(q *task.Queue[int]) int {
 		tasks := make([]task.Entry[int], batch)
 		mu.Lock()
 		for i := range tasks {
@@ -65,7 +69,7 @@ func benchInFlight(b *testing.B, url string, callers, batch, limit int) {
 		require.NoError(b, err)
 		return batch
 	})
-	each("worked/s", func() int {
+	each("worked/s", func(q *task.Queue[int]) int {
 		if batch == 1 { // a TakeBatch does not share its transaction
 			t, err := q.Take(b.Context())
 			require.NoError(b, err)

@@ -27,6 +27,7 @@ SELECT t.* FROM ` + sqlSegments + ` CROSS JOIN LATERAL (
 	SELECT ` + columns + `, payload FROM fairq.tasks
 	WHERE queue = $1 AND takeable AND front <> 1
 		AND (priority, round, place) >= (s.priority, s.round, s.place) AND priority < s.below
+		/* free */
 	ORDER BY priority, round, place LIMIT $5 FOR UPDATE SKIP LOCKED
 ) t LIMIT $5`
 
@@ -50,7 +51,7 @@ SELECT t.* FROM (
 	ORDER BY c.priority, c.round, c.place
 ) c CROSS JOIN LATERAL (
 	SELECT ` + columns + `, payload FROM fairq.tasks
-		WHERE queue = $1 AND id = c.id AND takeable::int = 1 FOR UPDATE SKIP LOCKED
+		WHERE queue = $1 AND id = c.id AND takeable::int = 1 /* free */ FOR UPDATE SKIP LOCKED
 ) t LIMIT $5`
 )
 
@@ -61,6 +62,7 @@ type search struct {
 	names []string // of the marks that it uses: see nameOf
 	// how many more of each kind are read than wanted, because others may have locked some
 	extra    int
+	locks    bool        // it passes over tasks of locked keys
 	marked   bool        // it begins at the marks
 	whole    bool        // it passes over no locked tasks, which a user may have locked
 	found    []*rows.Row // rows not written since
@@ -76,6 +78,7 @@ func (v *view) newSearch(r *rows.Range, extra int) *search {
 			s.names = append(s.names, nameOf(p[0].(string)))
 		}
 	}
+	s.locks = v.locksKeys && r.Lock == rows.SkipLocked
 	s.marked = v.tx.db.marks.uses(uint64(v.queue))
 	return s
 }
@@ -92,6 +95,9 @@ func (s *search) statement(queue int64) (string, []any) {
 	sql, args := sqlReady, []any{queue, names, s.below, s.marked, s.Limit}
 	if s.Index == rows.TaskKind {
 		sql, args = sqlReadyKinds, append(args, s.Limit+s.extra)
+	}
+	if s.locks {
+		sql = strings.Replace(sql, "/* free */", "AND "+sqlTryKey, 1)
 	}
 	if s.whole {
 		sql = strings.Replace(sql, "SKIP LOCKED", "", 1)

@@ -84,9 +84,9 @@ func (q *query) compare(fields []string, op string, with rows.Tuple) {
 }
 
 // statement returns the query for a range.
-func statement(queue int64, r *rows.Range, columns string) (string, []any) {
+func (v *view) statement(r *rows.Range, columns string) (string, []any) {
 	in := &sources[r.Index]
-	q := &query{args: []any{queue}}
+	q := &query{args: []any{v.queue}}
 	several := r.Prefixes != nil && len(r.Prefixes) != 1
 	if several {
 		// The rows are looked up one by one, because with = ANY the planner scans a whole queue if
@@ -117,6 +117,9 @@ func statement(queue int64, r *rows.Range, columns string) (string, []any) {
 		q.and(in.where)
 	}
 	q.only(&r.Only)
+	if v.locksKeys && r.Lock == rows.SkipLocked && (in.table == "tasks" || in.table == "keys") {
+		q.and(sqlTryKey)
+	}
 	if len(rest) > 0 {
 		desc := ""
 		if r.Desc {
@@ -272,7 +275,7 @@ func (v *view) addRange(r *rows.Range) {
 // addRows adds the reading of a range to the batch. The rows are there after send.
 func addRows[R any](v *view, t *tableOps[R], r *rows.Range) *[]*R {
 	found := new([]*R)
-	sql, args := statement(v.queue, r, t.columns)
+	sql, args := v.statement(r, t.columns)
 	v.tx.add(sql, args...).Query(list(found, func(answer pgx.Rows, row **R) error {
 		*row = new(R)
 		return t.read(answer, *row)

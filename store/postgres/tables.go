@@ -207,7 +207,7 @@ func valuesOf(of rows.Tuple) (ints []int64, bytes [][]byte) {
 func (t rowTable[R]) Sweep(r rows.Range) error {
 	t.forgetFetched(t.name)
 	r.Lock = rows.SkipLocked
-	sql, args := statement(t.queue, &r, "ctid")
+	sql, args := t.statement(&r, "ctid")
 	t.tx.flush()
 	t.tx.add("DELETE FROM fairq."+t.name+" WHERE ctid = ANY(ARRAY("+sql+"))", args...)
 	return nil

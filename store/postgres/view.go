@@ -24,6 +24,8 @@ type view struct {
 	tx    *tx
 	queue int64
 	kept
+	locksKeys    bool
+	last         int64 // the writer before
 	now          int64
 	numbers      []uint64 // fetched and not used yet
 	numbersAsked int
@@ -162,7 +164,7 @@ func (v *view) addTasks(r *rows.Range) *[]*rows.Row {
 		sql, args = v.newSearch(r, 0).statement(v.queue)
 		sql = unlocked(sql)
 	default:
-		sql, args = statement(v.queue, r, selected)
+		sql, args = v.statement(r, selected)
 	}
 	var s scannedRow
 	into := s.columns()

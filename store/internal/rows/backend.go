@@ -56,13 +56,10 @@ func (b *backend) Put(
 				}
 				l := Line{tasks[i].Key, tasks[i].Priority}
 				at := lineKind{l, tasks[i].Kind}
-				switch {
-				case q.putsBehind && (q.store.traits.Optimistic || q.behind[at]):
+				if q.putsBehind && (q.store.traits.Optimistic || q.behind[at]) {
 					p.Puts = append(p.Puts, at)
-				case q.turns != plain:
-					p.Fronts = append(p.Fronts, at)
-				case q.byKey():
-					p.Keys = append(p.Keys, l.Key)
+				} else {
+					p.change(q, at)
 				}
 				if q.turns == plain { // else it gets a turn when it comes to the front
 					p.Lines = append(p.Lines, l)
@@ -259,6 +256,7 @@ func (b *backend) Kick(ctx context.Context, o driver.ListOptions) (kicked int, e
 	for n := o.Limit; kicked < n; {
 		found := 0
 		err := b.call(ctx, "Kick", call{joins: true, run: func(u *unit) error {
+			u.needAnyKeys()
 			o.Limit = u.room(min(n-kicked, pageSize))
 			rows := must(u.v.Buried(o))
 			found = 0

@@ -251,7 +251,7 @@ func (u *unit) findLostLeases() {
 			u.leaseEnds(id, h.lease)
 			u.notifyEvent(&driver.Event{
 				Type: cmp.Or(why[id], driver.EventDelete), Time: timeOf(u.now),
-				Task: driver.Info{ID: driver.ID(id), Key: h.key}, Lease: h.lease,
+				Task: driver.Info{ID: driver.ID(id), Key: h.from.Key}, Lease: h.lease,
 			})
 		}
 	}
@@ -272,7 +272,7 @@ func (u *unit) findCancelledGroups() {
 		if g != nil && g.Cancelled {
 			u.notifyEvent(&driver.Event{
 				Type: driver.EventCancel, Time: timeOf(u.now), Lease: h.lease,
-				Task: driver.Info{ID: driver.ID(id), Key: h.key, Group: h.group, State: driver.Taken},
+				Task: driver.Info{ID: driver.ID(id), Key: h.from.Key, Group: h.group, State: driver.Taken},
 			})
 		}
 	}

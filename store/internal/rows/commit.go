@@ -70,7 +70,7 @@ type wants struct {
 	Keys   []string   // whose rows are asked for
 	Lines  []Line     // whose accounts are asked for
 	Puts   []lineKind // where a task is put that probably stays behind, see staysBehind
-	Fronts []lineKind // where one is put that may not
+	Fronts []lineKind // where one is put that may not, or settled
 }
 
 // forDriver returns the plan as a driver gets it. No value is in a range twice.
@@ -82,6 +82,7 @@ func (w *wants) forDriver(q *queue) *Plan {
 	}
 	slices.SortFunc(w.Lines, Line.Compare)
 	w.Lines = slices.Compact(w.Lines)
+	w.lockKeys()
 	if q.store.traits.Exclusive { // there it is no use
 		return p
 	}
@@ -90,6 +91,33 @@ func (w *wants) forDriver(q *queue) *Plan {
 		p.Kept = func(h *Head) []Range { return w.ranges(q, h) }
 	}
 	return p
+}
+
+// change says that a task of a line and kind will be put, or be settled.
+func (w *wants) change(q *queue, at lineKind) {
+	if q.turns != plain {
+		w.Fronts = append(w.Fronts, at)
+	} else if q.byKey() {
+		w.Keys = append(w.Keys, at.Key)
+	}
+}
+
+// maxLocks is the greatest number of keys that a transaction locks at once. It takes the queue for
+// itself if it needs more, because a database has little room for locks.
+const maxLocks = 100
+
+// lockKeys names the keys that are locked before anything is read.
+func (w *wants) lockKeys() {
+	if !w.LocksKeys {
+		return
+	}
+	for _, at := range slices.Concat(w.Puts, w.Fronts) {
+		w.Locks = append(w.Locks, at.Key)
+	}
+	w.Locks = append(w.Locks, w.Keys...)
+	slices.Sort(w.Locks)
+	w.Locks = slices.Compact(w.Locks)
+	w.Exclusive = w.Exclusive || len(w.Locks)+w.Take > maxLocks
 }
 
 // ranges returns the ranges to read in a queue with that head.
@@ -121,7 +149,7 @@ func (w *wants) ranges(q *queue, h *Head) (ranges []Range) {
 	}
 	ranges = append(ranges, frontRanges(h.unknownKeys(w.Keys), nil, false)...)
 	keys, spans := h.unknownFronts(q, w.Fronts)
-	return append(ranges, frontRanges(keys, spans, false)...)
+	return append(ranges, frontRanges(keys, spans, w.Take > 0)...)
 }
 
 // byPriority yields the lines of one priority after the other.
@@ -217,8 +245,8 @@ func (m *committer) do(ctx context.Context, c *call) error {
 	}
 }
 
-// runOwn runs a call of this goroutine, and leaves later calls to another one. No
-// other call is in its transaction, so the end of ctx may end that.
+// runOwn runs a call of this goroutine, and leaves later calls to another one. No other call is in
+// its transaction, so the end of ctx may end that.
 func (m *committer) runOwn(ctx context.Context, c *call) error {
 	left := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() { left <- m.quit(c, ctx.Err()) })

@@ -169,6 +169,7 @@ func (u *unit) endConsumer(number uint64) {
 // handBackAll hands back the tasks of a consumer, as many as one transaction may, and reports
 // whether these were all. The attempts do not count.
 func (u *unit) handBackAll(number uint64) (done bool) {
+	u.needAnyKeys()
 	wanted := u.room(pageSize)
 	return u.eachOf(must(u.v.TakenBy(number, wanted, u.needsPayload())), wanted, u.handBack)
 }
@@ -196,6 +197,7 @@ func (u *unit) handBack(r *Row) {
 // The consumer gets a new number, so that its former owner does not find the old one. If a
 // transaction may not write all rows that the consumer may hold, held is nil.
 func (u *unit) rejoin(name string) (c *ownConsumer, held []driver.Record, err error) {
+	u.needAnyKeys()
 	old := must(u.v.Consumer(name))
 	deadline := life.Plus(u.now, u.q.lifetime())
 	if old == nil || old.Deadline <= u.now ||
@@ -281,6 +283,7 @@ func (u *unit) expireConsumers(left int) int {
 		return left
 	}
 	for _, c := range must(u.v.DueConsumers(u.now-int64(u.q.store.traits.Skew), left)) {
+		u.needAnyKeys()
 		rows := must(u.v.TakenBy(c.Number, left, u.needsPayload()))
 		done := u.each(rows, func(r *Row) {
 			t, at := u.life(r), min(c.Deadline, u.now)

@@ -124,14 +124,23 @@ type Tx interface {
 	Rollback()
 }
 
-// Plan has the probable reads in a queue. All but Exclusive is a hint: the transaction may make
-// other reads too.
+// Plan has the probable reads in a queue, and how the transaction locks. The reads are a hint: it
+// may make other ones too.
 type Plan struct {
 	Exclusive bool
-	Counts    bool    // Counts is called
-	Numbers   int     // calls of Number
-	ByKey     bool    // few tasks of a key can be taken at the same time
-	Ranges    []Range // as Fetch gets them; nil with Traits.Exclusive, which does not need it
+
+	// LocksKeys makes the key of a task stand for it, unless Exclusive is set. Enter waits until no
+	// other such transaction has locked one of Locks, which are sorted, and locks them. A Range of
+	// tasks or of rows of keys with SkipLocked passes over rows whose key another one has locked,
+	// and locks the keys of the others. Whatever a Range says, the transaction may put all tasks of
+	// the keys that it has locked, and their rows, and no others.
+	LocksKeys bool
+	Locks     []string
+
+	Counts  bool    // Counts is called
+	Numbers int     // calls of Number
+	ByKey   bool    // few tasks of a key can be taken at the same time
+	Ranges  []Range // as Fetch gets them; nil with Traits.Exclusive, which does not need it
 
 	// Kept returns the Ranges to read if the driver has kept the Head. It is nil if the driver must
 	// not keep the Head after this transaction, because transactions that are not exclusive may

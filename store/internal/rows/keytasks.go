@@ -90,7 +90,7 @@ func (u *unit) prepare() {
 		u.readAccounts(u.q.rounds[lines[0].Priority], lines)
 	}
 	u.readKeys(u.plan.Keys...)
-	u.readFronts(false, u.plan.Fronts...)
+	u.readFronts(u.readsPayload(), u.plan.Fronts...)
 	if u.q.store.traits.Exclusive {
 		return // reading ahead saves nothing there
 	}
@@ -202,6 +202,10 @@ func (u *unit) fetch(keys []string, spans []span, payload bool) {
 	ranges := frontRanges(keys, spans, payload)
 	if len(ranges) == 0 {
 		return
+	}
+	u.needKeys(keys...)
+	for _, s := range spans {
+		u.needKeys(s.key)
 	}
 	check(u.v.Fetch(ranges...))
 	if len(keys) > 0 {

@@ -38,8 +38,7 @@ const maxLooks = 8
 
 // leftToOthers reports whether nothing was taken because other processes probably take the tasks.
 func (u *unit) leftToOthers(f Filter) bool {
-	return u.q.turns == limits && u.q.store.traits.Optimistic && !u.plan.Exclusive &&
-		!u.stopped() && must(u.v.AnyReady(f))
+	return u.q.turns == limits && !u.plan.Exclusive && !u.stopped() && must(u.v.AnyReady(f))
 }
 
 // take says that some tasks are to be taken.

@@ -40,7 +40,7 @@ func (u *unit) notifyEvent(e *driver.Event) {
 // leaseBegins notes that a consumer of this process holds a task from now on.
 func (u *unit) leaseBegins(r *Row) {
 	u.begun = append(u.begun, ownLease{
-		id: r.ID, lease: r.Since, consumer: r.Consumer, key: r.Key, group: r.Group,
+		id: r.ID, lease: r.Since, consumer: r.Consumer, from: r.lineKind(), group: r.Group,
 	})
 }
 

@@ -27,7 +27,7 @@ func (u *unit) readReady(f Filter, n int) {
 		n = max(n, u.plan.Take)
 	}
 	n += len(u.passed)
-	found := must(u.v.Ready(f, n))
+	found := u.holdThose(must(u.v.Ready(f, n)))
 	all := len(found) < n
 	found = slices.DeleteFunc(found, func(r *Row) bool { return u.passed[r.ID] })
 	u.readAhead = readAhead{f, found, all}

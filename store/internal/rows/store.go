@@ -103,7 +103,12 @@ type queue struct {
 	inDoubt       map[uint64]uint64
 	leasesToCheck int // with more leases than these, checkLeases does something
 	dropped       bool
-	keyCount      keyCount
+
+	// A process that is alone takes a queue for itself rather than lock keys, because then the driver
+	// keeps the Head. If a Head is not kept, it works beside others for a number of transactions.
+	beside   int
+	keeps    bool // the driver keeps the last Head, unless others have written
+	keyCount keyCount
 
 	// These are times of this process, not of the database; 0 means never.
 	dueAt     atomic.Int64 // when something is due, or consumers are to be renewed
@@ -148,6 +153,7 @@ type mode struct {
 	countsKeys bool // the row of a key counts all of its tasks, not just those in flight
 	putsBehind bool // a put need not know the front of its line, see staysBehind
 	exclusive  bool // each transaction needs the queue for itself
+	locksKeys  bool // else it locks the keys whose tasks it changes: see unit.needKeys
 }
 
 func (store *Store) modeOf(s *settings) mode {
@@ -162,8 +168,9 @@ func (store *Store) modeOf(s *settings) mode {
 		s.KeyCapacity < s.Capacity || s.Crowded
 	m.putsBehind = m.turns != plain && !m.countsKeys && !store.traits.Exclusive &&
 		(m.turns == limits || !optimistic)
+	m.locksKeys = m.byKey() && !optimistic && !store.traits.Exclusive
 	m.exclusive = m.costs || s.Capacity < fairq.MaxLen || s.Rate.Limit > 0 && !optimistic ||
-		m.byKey() && !(optimistic && (m.countsKeys || m.turns == limits))
+		m.byKey() && !m.locksKeys && !(optimistic && (m.countsKeys || m.turns == limits))
 	return m
 }
 
@@ -173,7 +180,24 @@ func (m *mode) byKey() bool { return m.turns != plain || m.countsKeys }
 // keepsHead reports whether all transactions that write to the queue enter it exclusively, and its
 // head is worth keeping.
 func (q *queue) keepsHead() bool {
-	return q.store.traits.Exclusive || q.turns != plain && q.exclusive && !q.store.traits.Optimistic
+	return q.store.traits.Exclusive ||
+		q.turns != plain && !q.store.traits.Optimistic && q.beside == 0
+}
+
+// maxBeside is the number of transactions after which a process looks whether it is alone. The two
+// by which it does hold up all others.
+const maxBeside = 500
+
+// entered notes whether a transaction that was committed had a kept Head.
+func (q *queue) entered(kept bool) {
+	switch {
+	case q.beside > 0:
+		q.beside--
+	case q.keeps && !kept:
+		q.beside, q.keeps = maxBeside, false
+	default:
+		q.keeps = true
+	}
 }
 
 // guardsFronts reports whether others may change the fronts of lines at the same time.
@@ -198,7 +222,7 @@ type ownConsumer struct {
 type ownLease struct {
 	id, lease uint64
 	consumer  uint64
-	key       string
+	from      lineKind
 	group     string
 	cancelled bool // the listeners got the EventCancel
 }
@@ -367,7 +391,7 @@ func (u *unit) readSettings() {
 	var known settings
 	check(json.Unmarshal(u.head.Settings, &known))
 	u.q.set(known)
-	if u.q.exclusive {
+	if u.q.exclusive || u.q.locksKeys && (u.q.joined || !u.plan.LocksKeys) {
 		u.needExclusive()
 	}
 }

@@ -35,7 +35,10 @@ func (u *unit) advance() {
 	if limit == 0 {
 		return // earlier work has used it up
 	}
-	rows := must(u.v.Due(u.now, limit, u.needsPayload()))
+	if q.locksKeys && !u.plan.Exclusive {
+		limit = min(limit, maxLocks)
+	}
+	rows := u.holdThose(must(u.v.Due(u.now, limit, u.needsPayload())))
 	rows = slices.DeleteFunc(rows, func(r *Row) bool { return !u.isDue(r, u.now) })
 	left := limit - len(rows)
 	u.readFor(false, rows)
@@ -99,6 +102,7 @@ func (u *unit) endWaits(n int) (left int, done bool) {
 	for i, k := range keys {
 		names[i] = k.Key
 	}
+	u.hold(names...)
 	var spans []span
 	for _, name := range names {
 		if s := shownSpan(name, false); u.head.readyTasks[name][s] == nil {
@@ -124,6 +128,7 @@ func (u *unit) forgetFull(n int) int {
 	u.saveKeys()
 	keys := must(u.v.FullKeys(u.now, n))
 	for _, k := range keys {
+		u.hold(k.Key)
 		u.head.keys[k.Key] = cmp.Or(u.head.keys[k.Key], k)
 		u.changeKey(k.Key, func(*Key) {})
 	}

@@ -83,18 +83,32 @@ func byQueue(calls []*call) iter.Seq[[]*call] {
 // that may change them.
 func (t *transaction) enter(tx Tx, calls []*call) {
 	q := calls[0].queue
-	alone := t.exclusive || q.exclusive || t.store.traits.Exclusive
-	plan := &wants{Plan: Plan{Exclusive: alone, ByKey: q.turns == limits}, Filter: everything}
+	// A caller's transaction may lock other keys later, and the order of all locks must be one.
+	alone := t.exclusive || q.exclusive || t.store.traits.Exclusive || q.locksKeys &&
+		(q.joined || q.keepsHead())
+	plan := &wants{
+		Plan:   Plan{Exclusive: alone, LocksKeys: q.locksKeys, ByKey: q.turns == limits},
+		Filter: everything,
+	}
 	for _, c := range calls {
 		plan.Exclusive = plan.Exclusive || c.exclusive || c.groups && !t.store.traits.Optimistic
 		if c.task != 0 {
 			plan.Get = append(plan.Get, c.task)
+			held, known := q.ownLeases[c.task]
+			switch {
+			case !q.locksKeys: // then it is read with the fronts of tasks that are taken
+			case known:
+				plan.change(q, held.from)
+			default:
+				plan.Exclusive = true
+			}
 		}
 		if c.plan != nil {
 			c.plan(q, plan)
 		}
 	}
 	plan.Get = slices.AppendSeq(plan.Get, maps.Keys(q.inDoubt))
+	plan.Exclusive = plan.Exclusive || q.locksKeys && len(q.inDoubt) > 0
 	if q.turns != plain {
 		plan.Numbers += plan.Numbers + len(plan.Get) // for turns
 	}

@@ -1,6 +1,7 @@
 package rows
 
 import (
+	"slices"
 	"time"
 
 	"github.com/fairq/fairq/internal/life"
@@ -22,6 +23,7 @@ type unit struct {
 	q           *queue
 	v           Calls
 	plan        *wants
+	locked      map[string]bool // keys: see needKeys
 	head        *Head
 	now         int64
 	changed     bool // other processes may wait for one of the changes
@@ -75,8 +77,10 @@ func (q *queue) enter(tx Tx, plan *wants) *unit {
 		stats: q.stats,
 	}
 	u.unsaved, u.behind, u.passed = map[*Key]bool{}, map[lineKind]bool{}, map[uint64]bool{}
-	u.moved = map[uint64]*Row{}
-	if u.head.accounts == nil {
+	u.moved, u.locked = map[uint64]*Row{}, map[string]bool{}
+	u.hold(plan.Locks...)
+	kept := u.head.accounts != nil
+	if u.onCommit(func() { q.entered(kept) }); !kept {
 		u.head.cache = newCache()
 	}
 	if len(u.head.keys) > maxKnownKeys {
@@ -98,6 +102,41 @@ func (u *unit) needExclusive() {
 // conflict.
 func (u *unit) needGroup() {
 	if !u.q.store.traits.Optimistic {
+		u.needExclusive()
+	}
+}
+
+// Where transactions lock keys, each first waits for the locks of its plan, in one order for all of
+// them, and later only tries to lock: in ranges that pass over locked tasks. So two never wait for
+// each other. What it reads or writes of a key that it does not hold shows that it needs the queue
+// for itself.
+
+// hold notes that some keys are locked.
+func (u *unit) hold(keys ...string) {
+	for _, key := range keys {
+		u.locked[key] = true
+	}
+}
+
+// holdThose is hold for the keys of tasks that were read with SkipLocked.
+func (u *unit) holdThose(rows []*Row) []*Row {
+	for _, r := range rows {
+		u.hold(r.Key)
+	}
+	return rows
+}
+
+// needKeys is needExclusive unless the transaction holds some keys.
+func (u *unit) needKeys(keys ...string) {
+	isFree := func(key string) bool { return !u.locked[key] }
+	if u.q.locksKeys && slices.ContainsFunc(keys, isFree) {
+		u.needExclusive()
+	}
+}
+
+// needAnyKeys is needKeys for unknown keys.
+func (u *unit) needAnyKeys() {
+	if u.q.locksKeys {
 		u.needExclusive()
 	}
 }
@@ -175,6 +214,7 @@ func (u *unit) noteLarge(r *Row) {
 }
 
 func (u *unit) remove(r *Row) {
+	u.needKeys(r.Key)
 	if r.Round > 0 && r.Was != driver.Taken {
 		delete(u.head.accounts, r.line()) // it may have been the last task of its line
 	}
@@ -188,6 +228,7 @@ func (u *unit) remove(r *Row) {
 }
 
 func (u *unit) write(r *Row) {
+	u.needKeys(r.Key)
 	u.recount(r, r.State)
 	delete(u.head.tasks, r.ID)
 	delete(u.moved, r.ID)
@@ -263,6 +304,9 @@ func (u *unit) find(id uint64) *Row {
 	payload := u.needsPayload()
 	r, ok := u.head.tasks[id]
 	delete(u.head.tasks, id) // because the caller changes the row
+	if !ok {
+		u.needAnyKeys()
+	}
 	if !ok || r != nil && payload && r.Payload == nil {
 		return must(u.v.Get(id, payload))
 	}

@@ -1,9 +1,12 @@
 package rowstest
 
 import (
+	"context"
 	"slices"
 	"testing"
+	"time"
 
+	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/store/internal/rows"
 	"github.com/fairq/fairq/task/driver"
 )
@@ -145,6 +148,98 @@ func testLocked(t *testing.T, db rows.DB) {
 	tx, _ = enter()
 	free(true)
 	tx.Rollback()
+}
+
+// testLocksKeys checks that transactions that lock keys pass over each other's tasks and keys, or
+// wait, and that they may write all of a key that they have locked.
+func testLocksKeys(t *testing.T, db rows.DB) {
+	if db.Traits().Exclusive || db.Traits().Optimistic {
+		t.Skip("no transaction locks keys")
+	}
+	put := func(v rows.Calls, key string, tasks int) {
+		t.Helper()
+		k := &rows.Key{Key: key, Wait: life.Wait{Hold: 1, Until: 1, Waits: true}}
+		k.Tasks[0] = tasks
+		ok(t, "SetKey", v.SetKey(k))
+	}
+	ids := map[string]uint64{}
+	in(t, db, exclusively(), func(v rows.Calls) {
+		for i, key := range []string{"a", "b", "c"} {
+			ids[key] = insert(t, v, rows.Row{
+				Key: key, Kind: "k", Round: uint64(1 + i), Takeable: true, Wake: 1,
+			})
+			put(v, key, 1)
+		}
+	})
+	q, err := find(db)
+	ok(t, "Queue", err)
+	begin := func(locks ...string) (rows.Tx, rows.Calls) {
+		t.Helper()
+		tx, v, err := enterWith(context.Background(), db, q.ID, locks)
+		ok(t, "Enter", err)
+		t.Cleanup(tx.Rollback)
+		return tx, v
+	}
+	first, v := begin("a", "new")
+	for what, look := range map[string]func(w rows.Calls) (n int, err error){
+		"Ready": func(w rows.Calls) (int, error) {
+			found, err := w.Ready(rows.Filter{MaxPriority: driver.MaxPriority}, 5)
+			return len(found), err
+		},
+		"Ready of a kind": func(w rows.Calls) (int, error) {
+			found, err := w.Ready(rows.Filter{Kinds: []string{"k"}}, 5)
+			return len(found), err
+		},
+		"Due": func(w rows.Calls) (int, error) {
+			found, err := w.Due(1, 5, false)
+			return len(found), err
+		},
+		"DueKeys": func(w rows.Calls) (int, error) {
+			found, err := w.DueKeys(1, 5)
+			return len(found), err
+		},
+	} {
+		second, w := begin()
+		n, err := look(w)
+		ok(t, what, err)
+		equal(t, "the number of "+what, n, 2)
+		third, x := begin()
+		n, err = look(x)
+		ok(t, what, err)
+		equal(t, "the number of "+what+" beside that", n, 0)
+		third.Rollback()
+		second.Rollback()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer cancel()
+	if _, _, err := enterWith(ctx, db, q.ID, []string{"a"}); err == nil {
+		t.Error("a key is locked twice")
+	}
+	found, err := v.Peek([]uint64{ids["a"]}, false)
+	ok(t, "Peek", err)
+	found[0].Attempts = 7
+	ok(t, "Put", v.Put(found[0]))
+	put(v, "a", 2)
+	put(v, "new", 1)
+	ok(t, "Commit", first.Commit())
+	last, v := begin("a", "b", "new")
+	found, err = v.Peek([]uint64{ids["a"]}, false)
+	ok(t, "Peek", err)
+	equal(t, "Attempts", found[0].Attempts, 7)
+	ok(t, "Commit", last.Commit())
+}
+
+// enterWith enters a queue in a transaction that locks keys.
+func enterWith(
+	ctx context.Context, db rows.DB, queue uint64, locks []string,
+) (tx rows.Tx, v rows.Calls, err error) {
+	if tx, err = db.Begin(ctx); err != nil {
+		return nil, v, err
+	}
+	if v.View, err = tx.Enter(queue, &rows.Plan{LocksKeys: true, Locks: locks}); err != nil {
+		tx.Rollback()
+	}
+	return tx, v, err
 }
 
 // testHead checks that what only grows of a Head does so, in whatever order transactions are

@@ -212,6 +212,11 @@ func (tx *memTx) Enter(id uint64, plan *rows.Plan) (found rows.View, err error) 
 		must(plan != nil, "Enter without a Plan")
 		must(id > tx.last, "queues are entered in the order of their IDs, and once")
 		tx.lock(entry{queue: id}, !plan.Exclusive)
+		must(slices.IsSorted(plan.Locks) && (plan.LocksKeys || plan.Locks == nil),
+			"Plan.Locks is not sorted, or for nothing")
+		for _, key := range plan.Locks {
+			tx.lock(keyLock(id, key), false)
+		}
 		for e, row := range tx.all(0, "Queues") {
 			if q := row.(*queueRow); q.id == id {
 				tx.last, found = id, tx.view(e, q, plan)

@@ -19,6 +19,7 @@ type memView struct {
 	head      *rows.Head
 	now       int64
 	exclusive bool     // tasks that were not locked may be changed too
+	locksKeys bool     // those of locked keys may
 	numbers   []uint64 // that will be given next
 	dropped   bool
 }
@@ -32,6 +33,7 @@ func (tx *memTx) view(at entry, q *queueRow, plan *rows.Plan) *memView {
 		tx.db.heads[q.id] = h
 	}
 	v := &memView{tx: tx, at: at, id: q.id, head: h, exclusive: plan.Exclusive}
+	v.locksKeys = plan.LocksKeys && !plan.Exclusive && tx.db.Shared
 	v.now = tx.data.now().UnixNano()
 	for range plan.Numbers {
 		if tx.db.Shared {
@@ -120,7 +122,7 @@ func (t memTable[R]) scan(r rows.Range) []*R {
 	}
 	return t.schema.Select(&r, func(yield func(*R) bool) {
 		for row := range from {
-			if (r.Lock != rows.SkipLocked || t.v.tx.free(t.of(row), false)) && !yield(row) {
+			if (r.Lock != rows.SkipLocked || t.v.free(t.of(row), row)) && !yield(row) {
 				return
 			}
 		}
@@ -143,8 +145,31 @@ func (t memTable[R]) locked(r rows.Range) []*R {
 		if r.Lock != rows.NoLock {
 			t.v.tx.lock(t.of(row), false)
 		}
+		if key, of := t.v.lockOf(row); of && r.Lock == rows.SkipLocked {
+			t.v.tx.lock(key, false)
+		}
 	}
 	return found
+}
+
+// keyLock is what a transaction locks that locks a key.
+func keyLock(queue uint64, key string) entry { return entry{queue, "key lock", [2]any{key}} }
+
+// lockOf returns the lock of the key of a task or of a row of a key, if the keys are locked.
+func (v *memView) lockOf(row any) (e entry, of bool) {
+	switch r := row.(type) {
+	case *rows.Row:
+		e = keyLock(v.id, r.Key)
+	case *rows.Key:
+		e = keyLock(v.id, r.Key)
+	}
+	return e, v.locksKeys && e != entry{}
+}
+
+// free reports whether no other transaction has locked a row, or its key.
+func (v *memView) free(e entry, row any) bool {
+	key, of := v.lockOf(row)
+	return v.tx.free(e, false) && (!of || v.tx.free(key, false))
 }
 
 func (t memTable[R]) Scan(r rows.Range) (found []*R, err error) {
@@ -173,6 +198,8 @@ func (t memTable[R]) put(r *R) {
 
 // write writes a row, or if it is nil deletes it.
 func (v *memView) write(e entry, row any) {
+	key, of := v.lockOf(row)
+	must(!of || v.tx.hasLocked(key), "a task or a key is written whose key is not locked")
 	v.tx.lock(e, false)
 	v.tx.own[e] = row
 }
@@ -268,7 +295,8 @@ func (t taskTable) writable(r *rows.Row) *rows.Row {
 
 // mayWrite reports whether a task may be changed.
 func (v *memView) mayWrite(r *rows.Row) bool {
-	return v.exclusive || v.tx.hasLocked(v.tasks().of(r))
+	key, of := v.lockOf(r)
+	return v.exclusive || of && v.tx.hasLocked(key) || v.tx.hasLocked(v.tasks().of(r))
 }
 
 func (v *memView) Fetch(...rows.Range) error { return v.do("Fetch", func() {}) }

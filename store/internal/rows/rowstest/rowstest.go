@@ -47,6 +47,7 @@ func Run(t *testing.T, open func(t *testing.T) rows.DB) {
 		{"Changed", testChanged},
 		{"Ended", testEnded},
 		{"Locked", testLocked},
+		{"LocksKeys", testLocksKeys},
 		{"Concurrent", testConcurrent},
 		{"Exclusive", testExclusive},
 		{"AloneInQueue", testAloneInQueue},
