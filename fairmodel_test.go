@@ -2,6 +2,7 @@ package fairq
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -164,7 +165,7 @@ func (m *fairModel) offer(item int) error {
 	}
 	m.counts.Refused++
 	m.countKey(item, Counts{Refused: 1})
-	if err == ErrKeyFull {
+	if errors.Is(err, ErrKeyFull) {
 		return &FullError{Len: m.keyLen(key), Limit: m.limit(key), PerKey: true}
 	}
 	return &FullError{Len: m.len(), Limit: m.o.Capacity}

@@ -73,7 +73,8 @@ func TestHandOverWinsOverCancel(t *testing.T) {
 			require.Zero(t, q.Len())
 
 			require.NoError(t, q.Push("A2"))
-			err := race(func(ctx context.Context) error { return q.PushWait(ctx, "A3") }, func() { q.Pop() })
+			err := race(func(ctx context.Context) error { return q.PushWait(ctx, "A3") },
+				func() { q.Pop() })
 			require.Equal(t, err == nil, q.Len() == 1, "%d", i)
 		}
 		require.NotZero(t, won)
