@@ -324,8 +324,11 @@ func (o *Options[V]) completeCommon() (*workerSettings, error) {
 		name  string
 		value time.Duration
 	}{
-		{"CostUnit", o.CostUnit}, {"Delay", o.Delay}, {"DeadlineAfter", o.DeadlineAfter},
-		{"AbandonAfter", o.AbandonAfter}, {"Policy.Timeout", o.Policy.Timeout},
+		{"CostUnit", o.CostUnit},
+		{"Delay", o.Delay},
+		{"DeadlineAfter", o.DeadlineAfter},
+		{"AbandonAfter", o.AbandonAfter},
+		{"Policy.Timeout", o.Policy.Timeout},
 	} {
 		if d.value < 0 || d.value > task.MaxDuration {
 			return nil, invalid("Options.%s is %v; the limits are 0 and %v", d.name, d.value,

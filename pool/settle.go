@@ -238,7 +238,9 @@ func (a *attempt[V]) fail(reason Reason, err error) {
 func (a *attempt[V]) letterSent(reason Reason, err, refused error) {
 	t := &a.task
 	if refused == nil {
-		a.endBy(t.Discard, reason, err)
+		if p := a.class.pool; !a.endBy(t.Discard, reason, err) && p.storeCtx.Err() != nil {
+			p.unsettled.Add(1)
+		}
 		return
 	}
 	err = errors.Join(err, refused)
@@ -267,9 +269,6 @@ func (a *attempt[V]) endBy(
 	lost := p.settleUntil(ctx, &a.task, until,
 		func(ctx context.Context) error { return end(ctx, err) })
 	if lost != nil {
-		if p.sink != nil && p.storeCtx.Err() != nil {
-			p.unsettled.Add(1)
-		}
 		a.lost(lost)
 		return false
 	}

@@ -74,13 +74,14 @@ func (ws *workerSet) updateAllLocked() {
 	ws.notifyQuietLocked()
 }
 
-// abandonedError returns an [ErrAbandoned] if something still runs after Shutdown, else err.
-func (ws *workerSet) abandonedError(ctx context.Context, err error) error {
+// abandonedError returns an [ErrAbandoned] if something still runs after Shutdown, or was given up
+// in it, else err. before is unsettled at its begin.
+func (ws *workerSet) abandonedError(ctx context.Context, err error, before int64) error {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	n := ws.active - len(ws.idle) + ws.yielding + ws.backgroundCalls + int(ws.senders.Load())
-	if unsettled := ws.unsettled.Swap(0); n+int(unsettled) > 0 {
-		n += int(unsettled)
+	n := ws.active - len(ws.idle) + ws.yielding + ws.backgroundCalls +
+		int(ws.senders.Load()+ws.unsettled.Load()-before)
+	if n > 0 {
 		return errors.Join(fmt.Errorf("%w: %d handlers, sinks or letters", ErrAbandoned, n),
 			context.Cause(ctx))
 	}
@@ -125,12 +126,13 @@ func (p *Pool[V]) Shutdown(ctx context.Context) error {
 	}
 	defer p.markOver()
 	p.stopAccepting(ErrShutdown)
+	before := p.unsettled.Load()
 	err := p.shutdown(ctx)
 	defer p.outbox.giveUpAfter(ctx)() // otherwise a sink could block it forever
 	p.outbox.wait()
 	p.closeOnce.Do(p.close)
 	p.outbox.wait() // for letters of tasks that were left, or expired in between
-	err = p.abandonedError(ctx, err)
+	err = p.abandonedError(ctx, err, before)
 	bad := p.handBackAll()
 	if left := p.leftoverCount.Load(); left > 0 {
 		bad = errors.Join(bad,

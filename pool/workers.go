@@ -167,7 +167,7 @@ func (w *Workers) Shutdown(ctx context.Context) error {
 	err := w.shutdown(ctx)
 	defer w.outbox.giveUpAfter(ctx)()
 	w.outbox.wait()
-	return w.abandonedError(ctx, err)
+	return w.abandonedError(ctx, err, 0) // an item is in no queue
 }
 
 // Wait waits until all workers are idle and nothing is queued. It returns [ErrShutdown] if

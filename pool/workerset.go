@@ -40,7 +40,7 @@ type workerSet struct {
 	settling      atomic.Int64 // attempts that are settled in the background
 	letters       atomic.Int64 // dead letters in hand; changed under outbox.mu, as is senders
 	senders       atomic.Int64 // goroutines that send letters
-	unsettled     atomic.Int64 // letters whose tasks Shutdown has left no time to settle
+	unsettled     atomic.Int64 // taken letters whose tasks Shutdown has left no time to settle
 
 	missed atomic.Uint64 // calls of wake that woke nobody; changed under mu
 
