@@ -19,17 +19,26 @@ var keyTable = []metric{
 		"fairq.key.served", "{item}", "Items of a key that were delivered, or tasks that were taken.",
 		Counter, "key", "",
 	},
-	{"fairq.key.refused", "{item}", "Items of a key for which there was no room.", Counter, "key", ""},
-	{"fairq.key.evicted", "{item}", "Items of a key that were dropped to make room.", Counter, "key", ""},
-	{"fairq.key.cost", "", "What the items of a key that were delivered have cost.", Counter, "key", ""},
+	{
+		"fairq.key.refused", "{item}", "Items of a key for which there was no room.", Counter,
+		"key", "",
+	},
+	{
+		"fairq.key.evicted", "{item}", "Items of a key that were dropped to make room.", Counter,
+		"key", "",
+	},
+	{
+		"fairq.key.cost", "", "What the items of a key that were delivered have cost.", Counter,
+		"key", "",
+	},
 	{
 		"fairq.key.items", "{item}",
 		"Items of one of the keys with most of them, or tasks that are ready, delayed or held.", Sum,
 		"key", "",
 	},
 	{
-		"fairq.key.oldest.age", "s", "How long the oldest item or ready task of these has waited.", Gauge,
-		"key", "",
+		"fairq.key.oldest.age", "s", "How long the oldest item or ready task of these has waited.",
+		Gauge, "key", "",
 	},
 }
 

@@ -261,7 +261,8 @@ func TestObserve(t *testing.T) {
 		}
 		for _, next := range []pool.Observer[string]{nil, all} {
 			p = pool.Func(handle, &pool.Options[string]{
-				Workers: 1, Observer: metrics.Observe(next, record), Classes: []pool.Class[string]{{Name: "bulk\xff"}},
+				Workers: 1, Observer: metrics.Observe(next, record),
+				Classes: []pool.Class[string]{{Name: "bulk\xff"}},
 			})
 			for _, payload := range []string{"works", "fails", "again", "later", "lost", "deleted"} {
 				require.NoError(t, p.Submit(t.Context(), "a", payload))

@@ -19,16 +19,17 @@ var (
 	}
 )
 
-// Observe returns an Observer for the Options of a pool that calls record, in the goroutines of the
-// handlers, and then next, which may be nil. With the outcome "", record gets how long a task had
-// been ready when its handler was called, but not for items of a FairQueue. Otherwise it gets how
-// long a handler has run, and its outcome: "succeeded", "retried", "snoozed", "failed",
+// Observe returns an Observer for the Options of a pool that calls record, in the goroutines of
+// the handlers, and then next, which may be nil. With the outcome "", record gets how long a task
+// had been ready when its handler was called, but not for items of a FairQueue. Otherwise it gets
+// how long a handler has run, and its outcome: "succeeded", "retried", "snoozed", "failed",
 // "cancelled", "lost" or, if Shutdown has interrupted it, "returned".
 //
 // Programs without a pool can call the Observer themselves: with EventStarted and the time since
 // the task's ReadyAt, then with the event for the end of the attempt and the run time.
 func Observe[V any](
-	next pool.Observer[V], record func(ctx context.Context, class, outcome string, took time.Duration),
+	next pool.Observer[V],
+	record func(ctx context.Context, class, outcome string, took time.Duration),
 ) pool.Observer[V] {
 	return func(ctx context.Context, e pool.Event[V]) {
 		switch e.Kind {

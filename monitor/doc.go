@@ -28,9 +28,9 @@
 //     0.02 to 0.07 ms with any number of items and keys, or KeyStats where Options.CountKeys is
 //     several thousand.
 //   - TaskQueue: Stats, KeyStats by service and refusals, List of taken tasks, and Upcoming of
-//     1,000 tasks. In memory Upcoming holds the lock longest, for 0.1 to 0.6 ms. In other stores it
-//     reads 200 tasks, and all calls make a bounded number of indexed reads. To count tasks by key
-//     it lists all of them, in pages of 1,000, for at most a fortieth of the time.
+//     1,000 tasks. In memory Upcoming holds the lock longest, for 0.1 to 0.6 ms. In other stores
+//     it reads 200 tasks, and all calls make a bounded number of indexed reads. To count tasks by
+//     key it lists all of them, in pages of 1,000, for at most a fortieth of the time.
 //   - Pool: Stats, and a read of its queue.
 //
 // These are medians of BenchmarkLook, and for tasks of BenchmarkUpcoming in task/memory. On a very
@@ -52,8 +52,8 @@
 //	/v1/queues/{name}/history           numbers of the last hour, while the source was read
 //	/v1/queues/{name}/tasks?state=&key=&kind=&reason=&by=&limit=   up to 1,000 tasks of a state, and
 //	                                    the first 10,000 grouped by reason, key or kind. The states
-//	                                    are ready, taken, retrying, delayed, held, buried; and failed,
-//	                                    the last failures of a pool
+//	                                    are ready, taken, retrying, delayed, held, buried and
+//	                                    failed, the last failures of a pool
 //	/v1/queues/{name}/tasks/{id}        all fields of a task
 //	/v1/queues/{name}/search?key=       the position of a key's first item among the next items
 //	/v1/queues/{name}/live?after=       all that the page shows, as soon as it is not that of a time

@@ -13,7 +13,8 @@ func Fields() (names []string) {
 		for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice && t.Name() == "" {
 			t = t.Elem()
 		}
-		if t.Kind() != reflect.Struct || t.PkgPath() == "time" || t.PkgPath() == "github.com/fairq/fairq" {
+		if t.Kind() != reflect.Struct || t.PkgPath() == "time" ||
+			t.PkgPath() == "github.com/fairq/fairq" {
 			return
 		}
 		for i := range t.NumField() {

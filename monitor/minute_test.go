@@ -270,7 +270,8 @@ func TestManyTasks(t *testing.T) {
 		_, answer := get(t, m, "/v1/queues/mails")
 		require.EqualValues(t, 4000, answer["keys_of"])
 		require.Equal(t,
-			[]any{"the key nobody is paused", "mallory has 50 % of the first 4,000 tasks"}, answer["alerts"])
+			[]any{"the key nobody is paused", "mallory has 50 % of the first 4,000 tasks"},
+			answer["alerts"])
 		begin := time.Now()
 		for answer["keys_of"] != nil {
 			time.Sleep(time.Second)

@@ -471,10 +471,11 @@ func TestBadRequests(t *testing.T) {
 			`whole number from 1 to 1000`,
 		"/v1/queues/jobs/keys?by=size": "by is size; it must be backlog, oldest, " +
 			"served, refused or paused",
-		"/v1/queues/jobs/tasks?by=size":   "by is size; it must be reason, key, kind or all",
-		"/v1/queues/jobs/tasks?state=bad": "state is bad; it must be one of ready, taken, retrying, delayed, held, buried, failed",
-		"/v1/queues/jobs/tasks/x":         "id is x; it must be that of a task, a whole number from 1",
-		"/v1/queues/jobs/tasks?limit=-1":  "limit is -1; it must be a whole number from 1 to 1000",
+		"/v1/queues/jobs/tasks?by=size": "by is size; it must be reason, key, kind or all",
+		"/v1/queues/jobs/tasks?state=bad": "state is bad; it must be one of ready, taken, retrying, " +
+			"delayed, held, buried, failed",
+		"/v1/queues/jobs/tasks/x":        "id is x; it must be that of a task, a whole number from 1",
+		"/v1/queues/jobs/tasks?limit=-1": "limit is -1; it must be a whole number from 1 to 1000",
 		"/v1/queues/jobs/tasks?limit=9999999999999999999": "limit is 9999999999999999999; it must be " +
 			"a whole number from 1 to 1000",
 		"/v1/queues/jobs/search":             "key has 0 bytes; the limits are 1 and 1024",

@@ -193,7 +193,9 @@ func (q *taskQueue[V]) count(ctx context.Context, now time.Time) (err error) {
 			k.OldestAge = max(0, now.Sub(k.readyAt))
 		}
 	}
-	q.orders[0] = q.counted.first(func(a, b *keyTotal) int { return cmp.Compare(b.Backlog, a.Backlog) })
+	q.orders[0] = q.counted.first(func(a, b *keyTotal) int {
+		return cmp.Compare(b.Backlog, a.Backlog)
+	})
 	q.orders[1] = q.counted.first(func(a, b *keyTotal) int {
 		return cmp.Compare(b.OldestAge, a.OldestAge)
 	})

@@ -181,7 +181,7 @@ func TestRetries(t *testing.T) {
 	})
 }
 
-// The stack of a panic stays with the task that is tried again for it, and Wait does not return it.
+// The stack of a panic stays with the task, and Wait does not return it.
 func TestStack(t *testing.T) {
 	q, err := task.Open[int](t.Context(), new(memory.Store), "mails", nil)
 	require.NoError(t, err)
@@ -192,7 +192,8 @@ func TestStack(t *testing.T) {
 	}))
 	require.EqualError(t, q.Wait(t.Context(), "u"), "task: panic in the handler: boom")
 	require.NoError(t, p.Wait(t.Context()))
-	_, answer := get(t, monitor.New(nil, monitor.TaskQueue("mails", q, nil)), "/v1/queues/mails/tasks/1")
+	m := monitor.New(nil, monitor.TaskQueue("mails", q, nil))
+	_, answer := get(t, m, "/v1/queues/mails/tasks/1")
 	require.Contains(t, answer["stack"], "monitor_test.TestStack")
 	require.LessOrEqual(t, len(answer["stack"].(string)), 2048)
 	require.Equal(t, "task: panic in the handler: boom", answer["reason"])

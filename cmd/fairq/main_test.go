@@ -288,7 +288,7 @@ func TestLook(t *testing.T) {
 		r.fails(notFound, "task: not found: task 999999")
 		require.Regexp(t,
 			`^id +`+id[2]+`\nstate +delayed\nkey +user 2\n(?s:.*)until +\S+ +\(in (59m|1h)\S+\)\n`+
-				`payload +\{"Text":"job 2"\}\n\nid +`+id[7]+`\n(?s:.*)\nmetadata trace +"a\\n"\n(?s:.*)$`, r.out)
+				`payload +\{"Text":"job 2"\}\n\nid +`+id[7]+`\n(?s:.*)\nmetadata trace +"a\\n"\n`, r.out)
 
 		r = cli(t, prefix, "next", "still")
 		require.Regexp(t, `^ID .*\n`+id[1]+` +ready +user 1 .*\n$`, r.out)

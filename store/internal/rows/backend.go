@@ -282,8 +282,8 @@ func (b *backend) Kick(ctx context.Context, o driver.ListOptions) (kicked int, e
 	return kicked, nil
 }
 
-// letOthersIn waits between two transactions of one call, if the first has changed a page of tasks.
-// SQLite does not give its lock to the longest waiter: other processes ask for it every 10 ms.
+// letOthersIn waits between two transactions of one call, if the first has changed a page of
+// tasks. SQLite does not give its lock to the longest waiter: others ask for it every 10 ms.
 func (b *backend) letOthersIn(ctx context.Context, n int) error {
 	if n < pageSize || !b.store.traits.Exclusive || b.Joined(ctx) != nil {
 		return nil
