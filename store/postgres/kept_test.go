@@ -48,7 +48,7 @@ func newKeeper(t *testing.T, db testDB) *keeper {
 	k := &keeper{trips: &trips{}}
 	db.config.tracer = k.trips
 	k.testDB = db.again(t)
-	q, err := task.Open(t.Context(), rows.New(k, rows.Options{MaxPayload: 5000, Poll: time.Hour}),
+	q, err := task.Open(t.Context(), rows.New(k, rows.Options{MaxPayload: 5000, Poll: time.Hour, Beside: 4}),
 		"q", &task.Options[string]{
 			MaxInFlightPerKey: 3, Grace: time.Hour,
 		})

@@ -2,6 +2,7 @@ package rows
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -24,6 +25,10 @@ type Options struct {
 	History    time.Duration // how long tasks that are gone are remembered; 0 means not at all
 	Poll       time.Duration // the interval in which waiting callers look for changes of others
 	Timeout    time.Duration // the longest time of a transaction; 0 leaves that to the database
+
+	// Beside is the number of transactions beside other processes after which one looks whether it is
+	// alone. The two by which it does hold up all others. 0 means 500.
+	Beside int
 }
 
 // Store is a [driver.Store] that keeps its queues in a database.
@@ -184,17 +189,13 @@ func (q *queue) keepsHead() bool {
 		q.turns != plain && !q.store.traits.Optimistic && q.beside == 0
 }
 
-// maxBeside is the number of transactions after which a process looks whether it is alone. The two
-// by which it does hold up all others.
-const maxBeside = 500
-
 // entered notes whether a transaction that was committed had a kept Head.
 func (q *queue) entered(kept bool) {
 	switch {
 	case q.beside > 0:
 		q.beside--
 	case q.keeps && !kept:
-		q.beside, q.keeps = maxBeside, false
+		q.beside, q.keeps = cmp.Or(q.store.options.Beside, 500), false
 	default:
 		q.keeps = true
 	}

@@ -80,8 +80,11 @@ func (q *queue) enter(tx Tx, plan *wants) *unit {
 	u.moved, u.locked = map[uint64]*Row{}, map[string]bool{}
 	u.hold(plan.Locks...)
 	kept := u.head.accounts != nil
-	if u.onCommit(func() { q.entered(kept) }); !kept {
+	if !kept {
 		u.head.cache = newCache()
+	}
+	if q.locksKeys {
+		u.onCommit(func() { q.entered(kept) })
 	}
 	if len(u.head.keys) > maxKnownKeys {
 		clear(u.head.keys)
