@@ -58,7 +58,7 @@ type database struct {
 	counts   atomic.Uint64
 	writer   atomic.Int64             // see kept
 	heads    sync.Map                 // by queue, kept
-	resets   sync.Map                 // by queue, true if the next transaction ends the state of others
+	resets   sync.Map                 // by queue, true if the next transaction ends what others keep
 	identity atomic.Pointer[identity] // where it is
 	notify   *notifier                // nil if there are no notifications
 }

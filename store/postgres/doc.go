@@ -33,11 +33,11 @@
 // # What it costs
 //
 // Calls made at the same time in one process share a transaction, and processes do not wait for
-// each other: each skips the rows that another has locked. In queues that count by
-// key (MaxInFlightPerKey, KeyRate, KeyCapacity), or have ever had a task with a Kind, a transaction
-// locks the keys whose tasks it changes. Queues with a Rate, a Capacity or a Quantum, and
-// calls for groups, run one transaction at a time. While an old transaction of any
-// program keeps deleted rows in the indexes, so does one transaction after 4,000 tasks. The cost
-// of a call does not depend on the number of tasks, except for KeyStats, List with a filter,
-// DeleteSome, Truncate and Drop.
+// each other: each skips the rows that another has locked. In queues that count by key
+// (MaxInFlightPerKey, KeyRate, KeyCapacity), or have ever had a task with a Kind, a transaction
+// locks the keys whose tasks it changes. Queues with a Rate, a Capacity or a Quantum, and calls
+// for groups, run one transaction at a time. While an old transaction of any program keeps
+// deleted rows in the indexes, so does one transaction after 4,000 tasks. The cost of a call
+// does not depend on the number of tasks, except for KeyStats, List with a filter, DeleteSome,
+// Truncate and Drop.
 package postgres

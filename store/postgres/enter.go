@@ -54,11 +54,11 @@ SELECT writer, settings, paused, paused_keys, marked,
 FROM fairq.queues WHERE id = $1`
 )
 
-// Enter implements rows.Tx. One batch begins the transaction, locks the queue, and reads the plan.
-// The locks of the queue and of keys come first, so that later statements see everything committed
-// before. The search for ready tasks comes right after them, so that the times before and after it
-// measure the search (see marks). If the kept state of the queue turns out to be old, another batch reads all
-// of it.
+// Enter implements rows.Tx. One batch begins the transaction, locks the queue, and reads the
+// plan. The locks of the queue and of keys come first, so that later statements see everything
+// committed before. The search for ready tasks comes right after them, so that the times before
+// and after it measure the search (see marks). If the kept state of the queue turns out to be
+// old, another batch reads all of it.
 func (t *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 	v := &view{tx: t, queue: int64(queue), locksKeys: plan.LocksKeys && !plan.Exclusive}
 	if n := plan.Numbers; n > 1 { // about as many rows will be written
@@ -139,13 +139,13 @@ func (t *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 	return v, nil
 }
 
-// kept is the cached state of a queue. It stays from one transaction to the next (database.heads)
-// as long as no other process has written to the queue. The invariant: if the row of the queue has
-// the number of a writer, that writer was the last to enter the queue exclusively, and its kept
-// state is the committed one. So every other writer sets another number, even if it only locks
-// keys. A process gets a new number after each new connection, because the server may have lost
-// commits when the last one broke. A transaction that enters takes the kept state away, and puts it
-// back after its commit.
+// kept is the cached state of a queue. It stays from one transaction to the next
+// (database.heads) as long as no other process has written to the queue. The invariant: if the
+// row of the queue has the number of a writer, that writer was the last to enter the queue
+// exclusively, and its kept state is the committed one. So every other writer sets another
+// number, even if it only locks keys. A process gets a new number after each new connection,
+// because the server may have lost commits when the last one broke. A transaction that enters
+// takes the kept state away, and puts it back after its commit.
 type kept struct {
 	head      *rows.Head
 	savedHead rows.Head // as it is in the database
@@ -154,8 +154,8 @@ type kept struct {
 }
 
 // errKept is the error of a transaction that would write to a queue whose state another process
-// keeps. The next one is alone, or the two would wait for each other: for the row of the queue, and
-// for its lock.
+// keeps. The next one is alone, or the two would wait for each other: for the row of the queue,
+// and for its lock.
 var errKept = errors.New("another process keeps the state of the queue")
 
 // known returns the kept state of a queue, or nil.

@@ -23,10 +23,11 @@ func BenchmarkInFlight(b *testing.B) {
 		{1, 1, 1}, {1, 100, 1}, {1, 1, 100}, {4, 32, 1},
 	} {
 		for _, limit := range []int{0, 1, 2} {
-			b.Run(fmt.Sprintf("stores=%d/callers=%d/batch=%d/limit=%d", c.stores, c.callers, c.batch, limit),
-				func(b *testing.B) {
-					benchInFlight(b, server.URL("postgres"), c.stores, c.callers, c.batch, limit)
-				})
+			name := fmt.Sprintf("stores=%d/callers=%d/batch=%d/limit=%d", c.stores, c.callers, c.batch,
+				limit)
+			b.Run(name, func(b *testing.B) {
+				benchInFlight(b, server.URL("postgres"), c.stores, c.callers, c.batch, limit)
+			})
 		}
 	}
 }

@@ -48,10 +48,9 @@ func newKeeper(t *testing.T, db testDB) *keeper {
 	k := &keeper{trips: &trips{}}
 	db.config.tracer = k.trips
 	k.testDB = db.again(t)
-	q, err := task.Open(t.Context(), rows.New(k, rows.Options{MaxPayload: 5000, Poll: time.Hour, Beside: 4}),
-		"q", &task.Options[string]{
-			MaxInFlightPerKey: 3, Grace: time.Hour,
-		})
+	s := rows.New(k, rows.Options{MaxPayload: 5000, Poll: time.Hour, Beside: 4})
+	q, err := task.Open(t.Context(), s, "q",
+		&task.Options[string]{MaxInFlightPerKey: 3, Grace: time.Hour})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, q.Close(context.Background())) })
 	k.Queue = q

@@ -109,10 +109,10 @@ func (u *unit) needGroup() {
 	}
 }
 
-// Where transactions lock keys, each first waits for the locks of its plan, in one order for all of
-// them, and later only tries to lock: in ranges that pass over locked tasks. So two never wait for
-// each other. What it reads or writes of a key that it does not hold shows that it needs the queue
-// for itself.
+// Where transactions lock keys, each first waits for the locks of its plan, in one order for all
+// of them, and later only tries to lock: in ranges that pass over locked tasks. So two never
+// wait for each other. What it reads or writes of a key that it does not hold shows that it
+// needs the queue for itself.
 
 // hold notes that some keys are locked.
 func (u *unit) hold(keys ...string) {
