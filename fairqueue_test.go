@@ -131,7 +131,9 @@ func TestNewPanics(t *testing.T) {
 		"Options.ShareTime is true, so there are no costs: Cost must be nil, SettleCosts false, and": {
 			ShareTime: true, Quantum: 1,
 		},
-		"Options.MaxInFlightPerKey is -1; it must not be below 0": {MaxInFlightPerKey: -1, ShareTime: true},
+		"Options.MaxInFlightPerKey is -1; it must not be below 0": {
+			MaxInFlightPerKey: -1, ShareTime: true,
+		},
 		"Options.MaxInFlightPerKey is 2; it must not be below 0, and is 0 without ShareTime": {
 			MaxInFlightPerKey: 2,
 		},

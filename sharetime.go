@@ -32,7 +32,9 @@ type keyShare struct {
 func (s *sharing[K]) now() time.Duration { return time.Since(s.epoch) }
 
 // copy returns a copy whose order can be played: see Shares.Copy.
-func (s *sharing[K]) copy() *sharing[K] { return &sharing[K]{Shares: s.Copy(true), epoch: s.epoch} }
+func (s *sharing[K]) copy() *sharing[K] {
+	return &sharing[K]{Shares: s.Copy(true), epoch: s.epoch}
+}
 
 // release is called when an item of a key has ended. It returns false if none is held. The charge
 // for all items of a key does not depend on which of them ends first, so the queue keeps no begin
@@ -126,7 +128,8 @@ func (q *Queue[K, V]) ready() int {
 // nextShared returns the node of the item that popShared takes.
 func (q *Queue[K, V]) nextShared() uint32 { return q.keys.at(q.shares.Next().Data.slot).oldest }
 
-// orderShared is order if no held item ends: of all items, or of the ones to be taken before a Done.
+// orderShared is order if no held item ends: of all items, or of the ones to be taken before a
+// Done.
 func (q *Queue[K, V]) orderShared(all bool) iter.Seq2[uint64, uint32] {
 	return func(yield func(round uint64, node uint32) bool) {
 		shares := q.shares.Copy(all)
@@ -156,7 +159,8 @@ var errNotShared = errors.New("fairq: Done: nothing is held, because Options.Sha
 // Done ends a popped item of a queue with [Options].ShareTime: its key no longer holds it, and
 // pays for it. Done calls the key function. All items of a key are alike, so they may end in any
 // order. An item that MaxInFlightPerKey has kept back may now be taken: the first waiting consumer
-// gets it. Done returns an error if the key holds no item, or without ShareTime. It is O(log keys).
+// gets it. Done returns an error if the key holds no item, or without ShareTime. It is O(log
+// keys).
 func (q *FairQueue[K, V]) Done(item V) error {
 	if !q.options.ShareTime {
 		return errNotShared

@@ -84,8 +84,8 @@ func TestShareTimeBehind(t *testing.T) {
 	})
 }
 
-// TestMaxInFlightPerKey: no key has more in hand than the limit, and while a key is at it the others
-// are served as if its backlog were not there.
+// TestMaxInFlightPerKey: no key has more in hand than the limit, and while a key is at it the
+// others are served as if its backlog were not there.
 func TestMaxInFlightPerKey(t *testing.T) {
 	for seed := range uint64(50) {
 		synctest.Test(t, func(t *testing.T) {

@@ -67,8 +67,8 @@ type UpcomingItem[K comparable, V any] struct {
 
 // Upcoming returns the first n items, or all if there are fewer, in the order in which they will
 // leave if nothing else is pushed or removed. It leaves out items that
-// [Options].MaxInFlightPerKey keeps back until another item ends. It is O(n) with the lock held: some 20 nanoseconds
-// for each item, and ten times that with SettleCosts.
+// [Options].MaxInFlightPerKey keeps back until another item ends. It is O(n) with the lock held:
+// some 20 nanoseconds for each item, and ten times that with SettleCosts.
 func (q *FairQueue[K, V]) Upcoming(n int) []UpcomingItem[K, V] {
 	if n <= 0 {
 		return nil

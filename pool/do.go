@@ -10,11 +10,11 @@ import (
 )
 
 // Do is Put that waits for the outcome. It returns nil if the task was done, and the recorded
-// [*task.Error] if it failed for good. If ctx is done first it returns the error of ctx, and the task stays in the queue. While
-// a handler of the pool waits in it, another one gets its place, as in [Yield]. A task that
-// follows another one (see Replace) may take its place, and then Do returns the outcome of that
-// one. After Shutdown it returns [ErrShutdown] if the queue is the pool's own. In another queue it
-// waits on, because other processes may do its tasks.
+// [*task.Error] if it failed for good. If ctx is done first it returns the error of ctx, and the
+// task stays in the queue. While a handler of the pool waits in it, another one gets its place, as
+// in [Yield]. A task that follows another one (see Replace) may take its place, and then Do
+// returns the outcome of that one. After Shutdown it returns [ErrShutdown] if the queue is the
+// pool's own. In another queue it waits on, because other processes may do its tasks.
 //
 // A handler that calls it with its context gets an [ErrWouldWait] for a task that could never
 // start, by the limits that keys have when their calls begin. For that Do reads the limit of the

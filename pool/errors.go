@@ -19,9 +19,9 @@ var (
 	ErrShutdown = errors.New("pool: shut down")
 
 	// ErrAbandoned is returned by Shutdown, with the cause of its context, if handlers or sinks have
-	// not returned although their contexts were cancelled, or if their tasks are not settled. The text
-	// has their number. A task of another queue that could not be settled is handed back, even if the
-	// sink has its letter.
+	// not returned although their contexts were cancelled, or if their tasks are not settled. The
+	// text has their number. A task of another queue that could not be settled is handed back, even
+	// if the sink has its letter.
 	ErrAbandoned = errors.New("pool: abandoned")
 
 	// ErrTimeout is the context cause when Policy.Timeout elapses. If the handler then returns an

@@ -119,7 +119,9 @@ func TestOptionErrors(t *testing.T) {
 		},
 		"Options.DeadlineAfter is -1ns; the limits are 0 and 876000h0m0s": {DeadlineAfter: -1},
 		"Options.Workers is -1; the limits are 0 and 1048576":             {Workers: -1},
-		"Options.Workers is 1048577; the limits are 0 and 1048576":        {Workers: pool.MaxWorkers + 1},
+		"Options.Workers is 1048577; the limits are 0 and 1048576": {
+			Workers: pool.MaxWorkers + 1,
+		},
 		"Options.Workers is 3 and Options.Scale has 0 to 4 workers; one of the two must be 0": {
 			Workers: 3, Scale: pool.Scale{Max: 4},
 		},
@@ -135,9 +137,13 @@ func TestOptionErrors(t *testing.T) {
 			"Min must not be greater": {
 			Scale: pool.Scale{Max: pool.MaxWorkers + 1},
 		},
-		"Options.Scale: IdleTimeout is -1ns; it must be 0 or more":         {Scale: pool.Scale{IdleTimeout: -1}},
-		"Options.AbandonAfter is -1ns; the limits are 0 and 876000h0m0s":   {AbandonAfter: -1},
-		"Options.Policy.Timeout is -1ns; the limits are 0 and 876000h0m0s": {Policy: pool.Policy{Timeout: -1}},
+		"Options.Scale: IdleTimeout is -1ns; it must be 0 or more": {
+			Scale: pool.Scale{IdleTimeout: -1},
+		},
+		"Options.AbandonAfter is -1ns; the limits are 0 and 876000h0m0s": {AbandonAfter: -1},
+		"Options.Policy.Timeout is -1ns; the limits are 0 and 876000h0m0s": {
+			Policy: pool.Policy{Timeout: -1},
+		},
 		"Options.Policy.Backoff.Max is 1s; it must be 0 or at least Base, which is 1m0s": {
 			Policy: pool.Policy{Backoff: pool.Backoff{Base: time.Minute, Max: time.Second}},
 		},

@@ -44,7 +44,8 @@ func TestLettersTakeTurns(t *testing.T) {
 func TestOutboxIsBounded(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		leave := make(chan struct{})
-		p := openFunc(t, func(ctx context.Context, tk *task.Task[int]) error { return pool.Permanent(errNo) },
+		p := openFunc(t,
+			func(context.Context, *task.Task[int]) error { return pool.Permanent(errNo) },
 			pool.Options[int]{
 				Workers: 1,
 				DeadLetters: func(context.Context, *pool.DeadLetter[int]) error {
@@ -103,8 +104,11 @@ func TestLetterWhoseTaskStays(t *testing.T) {
 		db.fails = func(string) bool { return away.Load() }
 		p := openNew(t, q, func(context.Context, *task.Task[int]) error { return pool.Permanent(errNo) },
 			pool.Options[int]{
-				Workers:     1,
-				DeadLetters: func(context.Context, *pool.DeadLetter[int]) error { away.Store(true); return nil },
+				Workers: 1,
+				DeadLetters: func(context.Context, *pool.DeadLetter[int]) error {
+					away.Store(true)
+					return nil
+				},
 			})
 		putMany(t, q, 1, task.PutOptions{})
 		time.Sleep(time.Second)

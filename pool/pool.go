@@ -217,9 +217,9 @@ func (p *Pool[V]) Wait(ctx context.Context) error {
 	}
 }
 
-// deadLettersSent reports whether no letter is in hand, all evicted and expired tasks of the pool's
-// own queues have been handled, and, after the pool stopped accepting, all submits have ended. notifyQuiet is
-// called when either becomes true.
+// deadLettersSent reports whether no letter is in hand, all evicted and expired tasks of the
+// pool's own queues have been handled, and, after the pool stopped accepting, all submits have
+// ended. notifyQuiet is called when either becomes true.
 func (p *Pool[V]) deadLettersSent() bool {
 	if p.senders.Load() > 0 || p.accepting.Err() != nil && p.submitting.Load() > 0 {
 		return false

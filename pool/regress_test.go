@@ -2,7 +2,6 @@ package pool_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 
@@ -24,12 +23,6 @@ func mistakenNil() error {
 type brokenError struct{ text string }
 
 func (e *brokenError) Error() string { return e.text }
-
-// wrapsNothing is an error with a text whose Unwrap panics.
-type wrapsNothing struct{ err *brokenError }
-
-func (wrapsNothing) Error() string   { return "nothing" }
-func (e wrapsNothing) Unwrap() error { return errors.New(e.err.text) }
 
 // After an invalid policy from ForTask no task stays with a worker that has ended its attempt.
 func TestPolicyOfForTask(t *testing.T) {

@@ -20,10 +20,10 @@ type Schedule struct {
 
 // Range is a time of the day with its own Scale.
 type Range struct {
-	// Time is of the form "08:00-12:00"; seconds and fractions may follow: "08:00:30.500-12:00". The range is half-open: [start, end). "24:00" is the end of the day. A
-	// range that ends before it begins, as in "22:00-06:00", goes on after midnight. It is
-	// wall-clock time: hours skipped when clocks go forward never apply, repeated ones apply
-	// twice.
+	// Time is of the form "08:00-12:00"; seconds and fractions may follow: "08:00:30.500-12:00". The
+	// range is half-open: [start, end). "24:00" is the end of the day. A range that ends before it
+	// begins, as in "22:00-06:00", goes on after midnight. It is wall-clock time: hours skipped when
+	// clocks go forward never apply, repeated ones apply twice.
 	Time string
 
 	// Days are the weekdays on which the range begins; none means all.

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairq/fairq"
@@ -50,8 +51,8 @@ func TestShareTime(t *testing.T) {
 	}
 }
 
-// TestHangingTenant: jobs that hang leave the workers beyond MaxInFlightPerKey to others, also after
-// Close, and nobody spins: in synctest a spinning worker would never let time pass.
+// TestHangingTenant: jobs that hang leave the workers beyond MaxInFlightPerKey to others, also
+// after Close, and nobody spins: in synctest a spinning worker would never let time pass.
 func TestHangingTenant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := fairq.New(func(n int) int { return n }, &fairq.Options[int, int]{
@@ -70,7 +71,7 @@ func TestHangingTenant(t *testing.T) {
 			synctest.Wait()
 			require.NoError(t, q.Push(0))
 		}
-		go func() { require.ErrorIs(t, q.PushWait(t.Context(), 0), fairq.ErrClosed) }()
+		go func() { assert.ErrorIs(t, q.PushWait(t.Context(), 0), fairq.ErrClosed) }()
 		for i := range 5 {
 			time.Sleep(time.Second)
 			require.NoError(t, q.Push(1))

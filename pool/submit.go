@@ -27,9 +27,9 @@ type PutOptions struct {
 // error of ctx. After Shutdown it returns [ErrShutdown], unless a handler of the pool calls it.
 //
 // A handler or a sink of the pool gets a [*task.FullError] instead of waiting for room, because
-// it may have to make that room; a sink also with DropNew. The pool recognizes them by the context that they were called
-// with, or one made from it, until the handler returns. With another context the call may wait
-// for itself.
+// it may have to make that room; a sink also with DropNew. The pool recognizes them by the context
+// that they were called with, or one made from it, until the handler returns. With another context
+// the call may wait for itself.
 func (p *Pool[V]) Submit(ctx context.Context, key string, payload V) error {
 	_, err := p.submit(ctx, key, payload, nil, p.whenFull)
 	return err

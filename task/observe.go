@@ -26,7 +26,7 @@ import (
 //
 //   - in memory O(keys), with the queue locked, and then a scan of tasks without the lock;
 //   - in databases a read of all tasks; in SQLite and Postgres, if n is 0, of those of paused
-//     keys alone, and up to 1,000 keys follow that wait, in databases without their numbers of tasks.
+//     keys alone. Up to 1,000 keys that wait follow, in databases without their numbers of tasks.
 //
 // ByServed and ByRefused read only what this Queue has counted, so a KeyStat has no other fields,
 // and without Options.CountKeys there are no keys. They are O(Options.CountKeys · log

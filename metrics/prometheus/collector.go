@@ -8,8 +8,9 @@
 // A metric has its name of package metrics, with underscores, then its unit, then _total if it is
 // a counter: fairq.queue.events is fairq_queue_events_total. The label name is the name of the
 // source. One more label may be a state, an event, an outcome or a key. So a source has some 25
-// time series, 21 more for each histogram, 4 for each key with a label and for the others together,
-// and 2 for each of the keys with most items. The page docs/operating.md lists them, and docs/grafana.json is a dashboard.
+// time series, 21 more for each histogram, 4 for each key with a label and for the others
+// together, and 2 for each of the keys with most items. The page docs/operating.md lists them, and
+// docs/grafana.json is a dashboard.
 //
 // A scrape reads all sources at the same time, and takes at most 4 seconds. For a source that has
 // not answered by then, because its database is down, fairq_up is 0, and there are only the

@@ -167,13 +167,13 @@ func (p *tab) rows(section string) [][]string {
 			` tbody tr")].map((r) => [...r.cells].map((c) => c.textContent))`)
 }
 
-// seen returns the errors and dialogs since the last call.
-func (p *tab) seen() (errors, dialogs []string) {
+// seen forgets the errors since the last call, and returns the dialogs.
+func (p *tab) seen() (dialogs []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	errors, dialogs = p.errors, p.dialogs
+	dialogs = p.dialogs
 	p.errors, p.dialogs = nil, nil
-	return errors, dialogs
+	return dialogs
 }
 
 // job is an item of a queue.

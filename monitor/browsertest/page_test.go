@@ -68,8 +68,8 @@ func TestFairQueue(t *testing.T) {
 	}
 }
 
-// A pool shows what its queue has in each state, retried attempts as failures, and without leave no
-// payloads and buttons.
+// A pool shows what its queue has in each state, retried attempts as failures, and without leave
+// no payloads and buttons.
 func TestPool(t *testing.T) {
 	t.Parallel()
 	q := opened(t, nil)
@@ -105,7 +105,8 @@ func TestPool(t *testing.T) {
 	}
 	p.show(p.url + "?queue=workers&state=retrying&by=none&kind=news")
 	p.shows("#tasks tbody", "fails")
-	p.run(chromedp.SetValue("#key", "hangs", chromedp.ByQuery), chromedp.Click("#filter button", chromedp.ByQuery))
+	p.run(chromedp.SetValue("#key", "hangs", chromedp.ByQuery),
+		chromedp.Click("#filter button", chromedp.ByQuery))
 	p.shows("#tasks-note", "0 tasks")
 	require.NotContains(t, p.text("html"), "to fails")
 	require.False(t, eval[bool](p, `document.querySelector("#tasks td button") !== null`))
@@ -271,7 +272,7 @@ func TestHostile(t *testing.T) {
 	p.run(chromedp.Click(`//button[contains(@aria-label, "Drop <script>")]`, chromedp.BySearch))
 	p.shows("#outcome", "drop-key: 3 done")
 	require.Zero(t, q.KeyLen(hostile[0]))
-	_, dialogs := p.seen()
+	dialogs := p.seen()
 	require.Equal(t, []string{"Remove what is queued of <script>alert(1)</script>?"}, dialogs,
 		"nobody else has opened one")
 }
