@@ -249,6 +249,7 @@ var tables = map[reflect.Type][]metric{
 	reflect.TypeFor[fairq.Stats](): {
 		{"fairq.queue.items", "{item}", "Items queued.", Sum, "", "Len"},
 		{"fairq.queue.keys", "{key}", "Keys that have items queued.", Gauge, "", "Keys"},
+		{"fairq.queue.taken", "{item}", "Items in hand, with ShareTime.", Sum, "", "Taken"},
 		{"fairq.queue.capacity", "{item}", "How many items there may be.", Gauge, "", "Capacity"},
 		{
 			"fairq.queue.waiting", "{goroutine}", "Goroutines in PushWait and PopWait.", Sum,

@@ -58,7 +58,10 @@ func (q *Queue[V]) KeyStats(
 	for _, k := range all {
 		stat := q.statOf(k.Key, q.counts.Of(k.Key, now))
 		stat.Backlog, stat.Taken, stat.Buried = k.Ready+k.Delayed+k.Held, k.Taken, k.Buried
-		stat.Paused, stat.WaitsUntil, stat.HeldUntil = k.Paused, k.WaitsUntil, k.HeldUntil
+		stat.Paused, stat.WaitsUntil = k.Paused, k.WaitsUntil
+		if k.HeldUntil.After(now) { // a store may keep a hold that is over
+			stat.HeldUntil = k.HeldUntil
+		}
 		if !k.Oldest.IsZero() {
 			stat.OldestAge = max(0, now.Sub(k.Oldest))
 		}

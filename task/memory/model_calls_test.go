@@ -563,7 +563,9 @@ func (m *model) KeyStats(context.Context, int) (list []driver.KeyStat, err error
 func (m *model) keyStats() map[string]*driver.KeyStat {
 	all := map[string]*driver.KeyStat{}
 	for key, paused := range m.keys {
-		all[key] = &driver.KeyStat{Key: key, Paused: paused, WaitsUntil: m.until(key)}
+		all[key] = &driver.KeyStat{
+			Key: key, Paused: paused, WaitsUntil: m.until(key), HeldUntil: m.waits[key],
+		}
 	}
 	for _, t := range m.tasks {
 		k := all[t.Key]
@@ -571,7 +573,7 @@ func (m *model) keyStats() map[string]*driver.KeyStat {
 			k = &driver.KeyStat{Key: t.Key}
 			all[t.Key] = k
 		}
-		k.WaitsUntil = m.until(t.Key)
+		k.WaitsUntil, k.HeldUntil = m.until(t.Key), m.waits[t.Key]
 		*map[driver.State]*int{
 			driver.Ready: &k.Ready, driver.Delayed: &k.Delayed, driver.Taken: &k.Taken,
 			driver.Buried: &k.Buried, driver.Held: &k.Held,
