@@ -430,10 +430,10 @@ func (q *Queue[V]) changeGroup(ctx context.Context, group string, cancel bool) e
 
 // Wait waits until the task with that unique key is gone or buried. It returns nil if the task was
 // acked, the recorded [*Error] if it is buried or was discarded (without its stack), else
-// [ErrDeleted] or [ErrExpired]. If ctx is done first, Wait returns its error. The outcome of a task
-// that is gone is kept during Options.Retention, unless its unique key is used again. Without an
-// outcome and a task Wait returns [ErrNotFound]. With PutOptions.Replace the outcome may be that of
-// the work that another caller has put in place of this one.
+// [ErrDeleted] or [ErrExpired]. If ctx is done first, Wait returns its error. The outcome of a
+// task that is gone is kept during Options.Retention, unless its unique key is used again. Without
+// an outcome and a task Wait returns [ErrNotFound]. With PutOptions.Replace the outcome may be
+// that of the work that another caller has put in place of this one.
 //
 // There is no Wait for an id: the store keeps outcomes by unique key, so that a task without one
 // costs nothing once it is done. Give a task a unique key, such as a random one, to wait for it.
