@@ -77,7 +77,7 @@ func (q *queue) enter(tx Tx, plan *wants) *unit {
 		stats: q.stats,
 	}
 	u.unsaved, u.behind, u.passed = map[*Key]bool{}, map[lineKind]bool{}, map[uint64]bool{}
-	u.moved, u.locked = map[uint64]*Row{}, map[string]bool{}
+	u.moved = map[uint64]*Row{}
 	u.hold(plan.Locks...)
 	kept := u.head.accounts != nil
 	if !kept {
@@ -114,8 +114,14 @@ func (u *unit) needGroup() {
 // wait for each other. What it reads or writes of a key that it does not hold shows that it
 // needs the queue for itself.
 
-// hold notes that some keys are locked.
+// hold notes that some keys are locked, if the transaction locks keys.
 func (u *unit) hold(keys ...string) {
+	if !u.plan.LocksKeys {
+		return
+	}
+	if u.locked == nil {
+		u.locked = map[string]bool{}
+	}
 	for _, key := range keys {
 		u.locked[key] = true
 	}
