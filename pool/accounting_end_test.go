@@ -92,7 +92,7 @@ func (l *ledger) checkContext(ctx context.Context, t *task.Task[*chore], began t
 	if slow := t.Payload.class.slow; slow != nil && ctx.Err() == nil {
 		time.Sleep(3*slow.takes + 1) // a first call does not know immediately
 	}
-	err := ctx.Err() // asked first, for that may change
+	err := ctx.Err() // before the cause, because ctx may end in between
 	cause, now := context.Cause(ctx), time.Now()
 	limit := l.options.Policy.Timeout
 	moody := t.Payload.class.fails() // then nothing may have reported the lost lease

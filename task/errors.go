@@ -100,11 +100,9 @@ var (
 	ErrExpired = driver.ErrExpired
 )
 
-// The reason of a failure has at most maxStack bytes of the stack of a panic, after the mark.
-const (
-	maxStack  = 2 << 10
-	stackMark = "\n\ngoroutine "
-)
+// maxStack is how many bytes of the stack of a panic are in the reason of a failure at most. They
+// are behind a printable.StackMark.
+const maxStack = 2 << 10
 
 // newError makes an Error of any error; nil stays nil. That of a panic ends with an empty line and
 // the begin of its stack.

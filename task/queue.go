@@ -16,6 +16,7 @@ import (
 
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/internal/keycount"
+	"github.com/fairq/fairq/internal/printable"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -443,7 +444,7 @@ func (q *Queue[V]) Wait(ctx context.Context, uniqueKey string) error {
 	}
 	err := q.notifier.wait(ctx, uniqueKey)
 	if e, ok := errors.AsType[*Error](err); ok {
-		message, _, _ := strings.Cut(e.Message, stackMark)
+		message, _, _ := strings.Cut(e.Message, printable.StackMark)
 		err = &Error{Code: e.Code, Message: message}
 	}
 	return err

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"strings"
 
+	"github.com/fairq/fairq/internal/printable"
 	"github.com/fairq/fairq/task"
 )
 
@@ -37,7 +38,7 @@ func Task[V any](
 // of a panic, with which package task ends the reason.
 func Failure(i *task.Info) (reason, stack string) {
 	if i.Err != nil {
-		reason, stack, _ = strings.Cut(i.Err.Message, "\n\ngoroutine ")
+		reason, stack, _ = strings.Cut(i.Err.Message, printable.StackMark)
 	}
 	return reason, stack
 }

@@ -141,7 +141,7 @@ func (s *Shares[K, D]) make(key K) *Key[K, D] {
 
 // MayHold reports whether the key, which may be nil, may hold one more permit.
 func (s *Shares[K, D]) MayHold(k *Key[K, D]) bool {
-	return k == nil || s.MaxHeld == 0 || k.held < s.MaxHeld
+	return k == nil || s.spare(k) > 0
 }
 
 // spare returns how many more permits the key may hold.

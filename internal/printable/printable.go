@@ -10,6 +10,10 @@ import (
 	"unicode/utf8"
 )
 
+// StackMark ends the reason of a failure if the stack of a panic follows. Package task records
+// both in one text.
+const StackMark = "\n\ngoroutine "
+
 // Text returns a text unchanged if it is visible and unambiguous, and otherwise in quotes with
 // escapes as in Go. Different texts stay different, because Text quotes every text that begins
 // with a quote.
