@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/fairq/fairq/task/driver"
+	"github.com/fairq/fairq/internal/driver"
 )
 
 // Consumer takes tasks, and owns the leases on them. A [Queue] can have any number;

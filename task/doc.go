@@ -68,6 +68,6 @@
 //
 // # Stores
 //
-// A [Store] keeps the tasks. Package memory keeps them in the process. Package driver is for
-// authors of other stores, and package storetest checks that a store keeps the promises made here.
+// A [Store] keeps the tasks. Package memory keeps them in the process, the modules of store/ in a
+// database.
 package task

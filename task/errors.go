@@ -6,7 +6,7 @@ import (
 	"runtime/debug"
 
 	"github.com/fairq/fairq"
-	"github.com/fairq/fairq/task/driver"
+	"github.com/fairq/fairq/internal/driver"
 )
 
 // Errors of package fairq that calls here return.

@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"github.com/fairq/fairq"
-	"github.com/fairq/fairq/task/driver"
+	"github.com/fairq/fairq/internal/driver"
 )
 
 // maxUnread is the greatest number of events that a reader may be behind.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync"
 
-	"github.com/fairq/fairq/task/driver"
+	"github.com/fairq/fairq/internal/driver"
 )
 
 // expiries hands tasks that have expired to Options.OnExpire, one after the other, in a goroutine

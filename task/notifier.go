@@ -14,7 +14,7 @@ import (
 
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/internal/account"
-	"github.com/fairq/fairq/task/driver"
+	"github.com/fairq/fairq/internal/driver"
 )
 
 // notifier is the [driver.Notifier] of a [Queue].

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/internal/keycount"
 	"github.com/fairq/fairq/internal/life"
-	"github.com/fairq/fairq/task/driver"
 )
 
 // KeyStats returns the first n keys in an order, or all if there are fewer.

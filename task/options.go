@@ -11,7 +11,7 @@ import (
 
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/internal/account"
-	"github.com/fairq/fairq/task/driver"
+	"github.com/fairq/fairq/internal/driver"
 )
 
 // Options configure a queue. Fields marked queue-wide must be the same in all programs that have

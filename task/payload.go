@@ -3,7 +3,7 @@ package task
 import (
 	"fmt"
 
-	"github.com/fairq/fairq/task/driver"
+	"github.com/fairq/fairq/internal/driver"
 )
 
 // newTask makes the New of a task.

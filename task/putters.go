@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/fairq/fairq"
-	"github.com/fairq/fairq/task/driver"
+	"github.com/fairq/fairq/internal/driver"
 )
 
 // putters are the goroutines that wait for room, in rounds by key. The first putter in the wait

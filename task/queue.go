@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/internal/keycount"
 	"github.com/fairq/fairq/internal/printable"
-	"github.com/fairq/fairq/task/driver"
 )
 
 // Queue is a queue of tasks with payloads of one type. [Open] makes one. All methods are safe for

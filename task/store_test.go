@@ -5,10 +5,10 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/fairq/fairq/internal/driver"
+	"github.com/fairq/fairq/internal/storetest"
 	"github.com/fairq/fairq/task"
-	"github.com/fairq/fairq/task/driver"
 	"github.com/fairq/fairq/task/memory"
-	"github.com/fairq/fairq/task/storetest"
 )
 
 // TestStore runs the suite with a store in memory that hides this, so the package encodes

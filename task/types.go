@@ -3,8 +3,8 @@ package task
 import (
 	"time"
 
+	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/internal/printable"
-	"github.com/fairq/fairq/task/driver"
 )
 
 // Store keeps queues of tasks, in memory or in a database, and is an argument of [Open]. Its

@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/fairq/fairq/task/driver"
+	"github.com/fairq/fairq/internal/driver"
 )
 
 // Watch takes tasks for programs that run workers only while there are tasks, so that no worker

@@ -16,10 +16,10 @@ import (
 	"time"
 
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/internal/each"
 	"github.com/fairq/fairq/internal/printable"
 	"github.com/fairq/fairq/task"
-	"github.com/fairq/fairq/task/driver"
 )
 
 // print prints a value as JSON, or what table writes: cells that end in tabs.

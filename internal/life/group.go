@@ -3,7 +3,7 @@ package life
 import (
 	"fmt"
 
-	"github.com/fairq/fairq/task/driver"
+	"github.com/fairq/fairq/internal/driver"
 )
 
 // Group is the state of a group, with the number of its tasks and of the members among them. A

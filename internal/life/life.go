@@ -9,7 +9,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/fairq/fairq/task/driver"
+	"github.com/fairq/fairq/internal/driver"
 )
 
 // Task has the fields of a task that the rules need. Times are in nanoseconds since a moment that

@@ -5,7 +5,7 @@ import (
 	"math"
 
 	"github.com/fairq/fairq"
-	"github.com/fairq/fairq/task/driver"
+	"github.com/fairq/fairq/internal/driver"
 )
 
 // A key has its own limits, which may be nil, and where these set none those of its queue.

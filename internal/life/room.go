@@ -2,8 +2,8 @@ package life
 
 import (
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/internal/share"
-	"github.com/fairq/fairq/task/driver"
 )
 
 // Room returns nil if a queue has room for one more task of a key of this weight. counted is the

@@ -3,7 +3,7 @@ package life
 import (
 	"math"
 
-	"github.com/fairq/fairq/task/driver"
+	"github.com/fairq/fairq/internal/driver"
 )
 
 // Wait says until when a key or a queue waits. One time represents a token bucket: when it is full

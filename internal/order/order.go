@@ -41,8 +41,8 @@ import (
 	"iter"
 
 	"github.com/fairq/fairq/internal/account"
+	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/internal/life"
-	"github.com/fairq/fairq/task/driver"
 )
 
 // Used returns the account of a line after it has used a turn for a task of that cost, and its

@@ -21,11 +21,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/internal/driver"
 	fairqprom "github.com/fairq/fairq/metrics/prometheus"
 	"github.com/fairq/fairq/monitor"
 	"github.com/fairq/fairq/pool"
 	"github.com/fairq/fairq/task"
-	"github.com/fairq/fairq/task/driver"
 	"github.com/fairq/fairq/task/memory"
 )
 

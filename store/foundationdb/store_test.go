@@ -18,10 +18,10 @@ import (
 	"github.com/apple/foundationdb/bindings/go/src/fdb/subspace"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/store/internal/kv"
 	"github.com/fairq/fairq/store/internal/kv/mvcc"
 	"github.com/fairq/fairq/task"
-	"github.com/fairq/fairq/task/driver"
 )
 
 // fake implements the calls of a transaction over the model. faults returns the code with which

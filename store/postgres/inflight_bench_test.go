@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairq/fairq/internal/pgtest"
+	"github.com/fairq/fairq/internal/storetest"
 	"github.com/fairq/fairq/task"
-	"github.com/fairq/fairq/task/storetest"
 )
 
 // BenchmarkInFlight puts tasks of 100 keys, and then takes and acks them, with and without

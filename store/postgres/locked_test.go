@@ -6,8 +6,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fairq/fairq/internal/storetest"
 	"github.com/fairq/fairq/store/postgres"
-	"github.com/fairq/fairq/task/storetest"
 )
 
 func TestLocked(t *testing.T) {

@@ -9,11 +9,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fairq/fairq/internal/driver"
+	"github.com/fairq/fairq/internal/storetest"
 	"github.com/fairq/fairq/store/internal/rows"
 	"github.com/fairq/fairq/task"
-	"github.com/fairq/fairq/task/driver"
 	"github.com/fairq/fairq/task/memory"
-	"github.com/fairq/fairq/task/storetest"
 )
 
 // testStore is a rows.Store over a schema of its own.

@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task/driver"
 )
 
 // rowsSQL is a statement that writes rows. Many rows are arrays, one for each column. A single

@@ -11,9 +11,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/fairq/fairq/internal/storetest"
 	"github.com/fairq/fairq/store/sqlite"
 	"github.com/fairq/fairq/task"
-	"github.com/fairq/fairq/task/storetest"
 )
 
 // BenchmarkInFlight lets 64 callers put tasks of 100 keys, and then take and ack them, with and

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task/driver"
 )
 
 // txKey is the key of a context's transaction, a *txValue.

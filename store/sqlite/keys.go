@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task/driver"
 )
 
 func readStates(c *cells, k *rows.Key) {

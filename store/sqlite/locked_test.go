@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/fairq/fairq/internal/storetest"
 	"github.com/fairq/fairq/store/sqlite"
-	"github.com/fairq/fairq/task/storetest"
 )
 
 func TestLocked(t *testing.T) {

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairq/fairq/internal/driver"
+	"github.com/fairq/fairq/internal/storetest"
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task/driver"
-	"github.com/fairq/fairq/task/storetest"
 )
 
 // testStore is a rows.Store over a database.

@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task/driver"
 )
 
 // table implements rows.Table.

@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"time"
 
+	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task/driver"
 )
 
 // readTask reads taskColumns, and the payload if selected.

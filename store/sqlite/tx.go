@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"maps"
 
+	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task/driver"
 )
 
 // tx implements rows.Tx. A transaction of our own holds the slot while it is open, and with it the

@@ -6,8 +6,8 @@ import (
 	sqldriver "database/sql/driver"
 	"fmt"
 
+	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task/driver"
 )
 
 // A rowid of the table of tasks has the number of the queue in its upper bits, and the id of the

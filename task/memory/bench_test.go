@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/exp/stats"
 
+	"github.com/fairq/fairq/internal/storetest"
 	"github.com/fairq/fairq/task"
 	"github.com/fairq/fairq/task/memory"
-	"github.com/fairq/fairq/task/storetest"
 )
 
 // BenchmarkUpcoming measures how long Upcoming holds the lock of a queue of 1,000,000 tasks.

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/internal/life"
-	"github.com/fairq/fairq/task/driver"
 )
 
 // Put implements [driver.Backend].

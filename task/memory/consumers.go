@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/internal/life"
-	"github.com/fairq/fairq/task/driver"
 )
 
 // consumer is a consumer of tasks.

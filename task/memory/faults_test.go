@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/task"
-	"github.com/fairq/fairq/task/driver"
 )
 
 // After a spike of everything there can be many of, next to nothing is kept.

@@ -5,8 +5,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/internal/life"
-	"github.com/fairq/fairq/task/driver"
 )
 
 // group is some tasks that wait for each other.

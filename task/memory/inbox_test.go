@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/task"
-	"github.com/fairq/fairq/task/driver"
 )
 
 // Goroutines that put, while others take, see their tasks in all later calls. There are never more

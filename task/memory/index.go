@@ -3,7 +3,7 @@ package memory
 import (
 	"iter"
 
-	"github.com/fairq/fairq/task/driver"
+	"github.com/fairq/fairq/internal/driver"
 )
 
 // index finds tasks by their ids. Tasks get ids in order, so the index is a map of blocks of

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/fairq/fairq/task/driver"
+	"github.com/fairq/fairq/internal/driver"
 )
 
 // Check returns what is wrong with the queue of that name, "" if nothing is.

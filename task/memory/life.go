@@ -1,8 +1,8 @@
 package memory
 
 import (
+	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/internal/life"
-	"github.com/fairq/fairq/task/driver"
 )
 
 // putOne is put for a single task.

@@ -2,8 +2,8 @@ package memory
 
 import (
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/internal/life"
-	"github.com/fairq/fairq/task/driver"
 )
 
 // makeRoom finds out whether there is room for a task, and makes it if it may.

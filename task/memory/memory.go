@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/internal/life"
-	"github.com/fairq/fairq/task/driver"
 )
 
 // Store is a [driver.Store] in memory: its tasks are gone when the process ends. The zero value is

@@ -5,9 +5,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/fairq/fairq/internal/storetest"
 	"github.com/fairq/fairq/task"
 	"github.com/fairq/fairq/task/memory"
-	"github.com/fairq/fairq/task/storetest"
 )
 
 func TestMemory(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fairq/fairq/task/driver"
+	"github.com/fairq/fairq/internal/driver"
 )
 
 // This is what the model does at each call of a Backend.

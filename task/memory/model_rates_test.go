@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fairq/fairq/task/driver"
+	"github.com/fairq/fairq/internal/driver"
 )
 
 // modelDebt is the debt of a key, or of the queue, to its rate: a leaky bucket, as time.

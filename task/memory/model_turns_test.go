@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fairq/fairq/task/driver"
+	"github.com/fairq/fairq/internal/driver"
 )
 
 // modelBand is the tasks of one priority.

@@ -4,7 +4,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/fairq/fairq/task/driver"
+	"github.com/fairq/fairq/internal/driver"
 )
 
 // ready reports that a task has become takeable.

@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"github.com/fairq/fairq/internal/account"
+	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/internal/order"
-	"github.com/fairq/fairq/task/driver"
 )
 
 // A band has the lines of one priority: see package order for their turns.

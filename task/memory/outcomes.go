@@ -1,6 +1,6 @@
 package memory
 
-import "github.com/fairq/fairq/task/driver"
+import "github.com/fairq/fairq/internal/driver"
 
 // outcomes remembers how tasks with unique keys ended, for a while.
 type outcomes struct {

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/internal/life"
-	"github.com/fairq/fairq/task/driver"
 )
 
 // arm sets the time of the next due change of a task; 0 means never.

@@ -5,8 +5,8 @@ import (
 	"iter"
 	"math"
 
+	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/internal/order"
-	"github.com/fairq/fairq/task/driver"
 )
 
 // Upcoming implements [driver.Backend]. It allocates the memory for the tasks without the lock,

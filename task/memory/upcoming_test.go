@@ -3,7 +3,7 @@ package memory
 import (
 	"time"
 
-	"github.com/fairq/fairq/task/driver"
+	"github.com/fairq/fairq/internal/driver"
 )
 
 // TimeUpcoming returns how long Upcoming holds the lock of the queue of that name.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairq/fairq/task/driver"
+	"github.com/fairq/fairq/internal/driver"
 )
 
 // certainty is whether something has happened.

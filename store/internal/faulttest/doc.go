@@ -10,7 +10,7 @@ package faulttest
 import (
 	"context"
 
-	"github.com/fairq/fairq/task/driver"
+	"github.com/fairq/fairq/internal/driver"
 )
 
 // Store is the interface of the stores of this repository.

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/fairq/fairq/task/driver"
+	"github.com/fairq/fairq/internal/driver"
 )
 
 // end compares the journal with the tasks that have left, which must be all.

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairq/fairq"
-	"github.com/fairq/fairq/task/driver"
+	"github.com/fairq/fairq/internal/driver"
 )
 
 // journal is a file of several processes. Its lines have one order for all: all lines above a line

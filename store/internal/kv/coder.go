@@ -5,8 +5,8 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task/driver"
 )
 
 // coder encodes values one after the other, or decodes them in the same order to their pointers.

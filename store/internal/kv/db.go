@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task/driver"
 )
 
 // The sections of a queue: the second elements of its keys. Smaller numbers are the indexes of

@@ -54,8 +54,8 @@ import (
 	"errors"
 	"iter"
 
+	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task/driver"
 )
 
 // ErrConflict is returned by a Txn that has changed nothing and may be tried again: another

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task/driver"
 )
 
 // head is the row of a queue and the sum of its tallies. base is that sum as it was read. flush

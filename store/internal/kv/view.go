@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task/driver"
 )
 
 // view implements rows.View.

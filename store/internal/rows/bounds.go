@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/fairq/fairq/task/driver"
+	"github.com/fairq/fairq/internal/driver"
 )
 
 // The number of rows that a transaction writes is known only when it has written them. Where it

@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/fairq/fairq/task/driver"
+	"github.com/fairq/fairq/internal/driver"
 )
 
 // Calls has the reads and writes of the rules in a View, as ranges. The rules make no others.

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fairq/fairq/task/driver"
+	"github.com/fairq/fairq/internal/driver"
 )
 
 // call is something that is to be done in a transaction.

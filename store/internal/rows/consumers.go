@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/internal/life"
-	"github.com/fairq/fairq/task/driver"
 )
 
 // A consumer is a row with a deadline, which the process of the consumer moves on. So leases need

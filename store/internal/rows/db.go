@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/fairq/fairq/task/driver"
+	"github.com/fairq/fairq/internal/driver"
 )
 
 // DB is a database. It knows no rules of this package: it keeps the tables that tables.go

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/fairq/fairq/internal/account"
-	"github.com/fairq/fairq/task/driver"
+	"github.com/fairq/fairq/internal/driver"
 )
 
 // In a queue with kinds, KeepPlace or MaxInFlightPerKey, or in which a key was ever paused or

@@ -3,7 +3,7 @@ package rows
 import (
 	"slices"
 
-	"github.com/fairq/fairq/task/driver"
+	"github.com/fairq/fairq/internal/driver"
 )
 
 // group returns the group of that name, a new one if there is none.

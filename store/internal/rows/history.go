@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/internal/life"
-	"github.com/fairq/fairq/task/driver"
 )
 
 // addHistory records a task that is gone, if the store has a history.

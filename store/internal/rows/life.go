@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"github.com/fairq/fairq/internal/account"
+	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/internal/life"
-	"github.com/fairq/fairq/task/driver"
 )
 
 // put puts a task.

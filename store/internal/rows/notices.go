@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fairq/fairq/task/driver"
+	"github.com/fairq/fairq/internal/driver"
 )
 
 // notify makes the commit call f for all notifiers of the queue, in the order of the calls of

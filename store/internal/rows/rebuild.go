@@ -1,8 +1,8 @@
 package rows
 
 import (
+	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/internal/life"
-	"github.com/fairq/fairq/task/driver"
 )
 
 // rebuild makes the rows of a queue what they must be with its new limits. Nobody else has the

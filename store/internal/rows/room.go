@@ -2,8 +2,8 @@ package rows
 
 import (
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/internal/life"
-	"github.com/fairq/fairq/task/driver"
 )
 
 // checkRoom returns nil if there is room for a task. A queue with a capacity is always

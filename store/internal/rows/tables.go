@@ -6,7 +6,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/fairq/fairq/task/driver"
+	"github.com/fairq/fairq/internal/driver"
 )
 
 // An Index is one of those of one of the tables of a queue.

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/internal/life"
-	"github.com/fairq/fairq/task/driver"
 )
 
 // maxDue is the greatest number of tasks and consumers whose due changes one transaction makes.

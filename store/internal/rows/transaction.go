@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fairq/fairq/task/driver"
+	"github.com/fairq/fairq/internal/driver"
 )
 
 // transaction is one try to run calls together. All its changes in memory are in its units, so

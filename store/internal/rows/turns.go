@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/fairq/fairq/internal/account"
+	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/internal/order"
-	"github.com/fairq/fairq/task/driver"
 )
 
 // cache has rows and accounts that stay valid while no other process writes to the database. A

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/internal/life"
-	"github.com/fairq/fairq/task/driver"
 )
 
 // Line is a key in a priority. The ready tasks of a line have turns in the order of their places.

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/internal/life"
-	"github.com/fairq/fairq/task/driver"
 )
 
 // pageSize is the number of rows that one read reads where there may be very many.

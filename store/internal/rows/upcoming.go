@@ -5,9 +5,9 @@ import (
 	"math"
 	"slices"
 
+	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/internal/order"
-	"github.com/fairq/fairq/task/driver"
 )
 
 // Upcoming implements [driver.Backend].

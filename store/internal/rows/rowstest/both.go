@@ -6,8 +6,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task/driver"
 )
 
 // views is a View of a driver and one of the model, and is one itself: it makes each call to both,

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task/driver"
 )
 
 // testCancelled begins a transaction with a context that is over.

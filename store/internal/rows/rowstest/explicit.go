@@ -5,8 +5,8 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task/driver"
 )
 
 // in makes one transaction in the queue q, which is made if it is not there, and commits it.

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task/driver"
 )
 
 // enterer returns a function that enters a queue without locking its row.

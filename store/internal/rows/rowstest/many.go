@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task/driver"
 )
 
 // testMany makes calls with more than a statement may have parameters, and more than fits in a

@@ -9,8 +9,8 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task/driver"
 )
 
 // memTx is a transaction of a DB.

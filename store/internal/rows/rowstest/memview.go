@@ -7,8 +7,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task/driver"
 )
 
 // memView is a queue in a transaction of a DB.

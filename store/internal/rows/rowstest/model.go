@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairq/fairq/internal/driver"
+	"github.com/fairq/fairq/internal/storetest"
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task/driver"
 	"github.com/fairq/fairq/task/memory"
-	"github.com/fairq/fairq/task/storetest"
 )
 
 // joiner may be implemented by a DB: see [storetest.Transactor].

@@ -4,8 +4,8 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task/driver"
 )
 
 // ReadAll calls all methods of Calls that read, each with all kinds of arguments: for tests that

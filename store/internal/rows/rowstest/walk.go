@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairq/fairq/internal/driver"
+	"github.com/fairq/fairq/internal/storetest"
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task/driver"
-	"github.com/fairq/fairq/task/storetest"
 )
 
 // walker checks the invariants of the rows of a queue.

@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/task"
-	"github.com/fairq/fairq/task/driver"
 )
 
 // watched is a Store whose calls of Tick are counted: they are all that an open queue costs if

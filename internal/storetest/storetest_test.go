@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/task"
-	"github.com/fairq/fairq/task/driver"
 	"github.com/fairq/fairq/task/memory"
 )
 
@@ -22,7 +22,7 @@ func TestQuotes(t *testing.T) {
 	plain := func(s string) string {
 		return strings.Join(strings.Fields(strings.NewReplacer("[", "", "]", "").Replace(s)), " ")
 	}
-	files, err := filepath.Glob("../*.go")
+	files, err := filepath.Glob("../../task/*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
