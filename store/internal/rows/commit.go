@@ -35,8 +35,8 @@ type call struct {
 
 	// The committer protects stage and left.
 	stage stage
-	left  error          // that of the caller's context, if that has ended the call
-	taken []driver.Lease // by run
+	left  error      // that of the caller's context, if that has ended the call
+	taken []newLease // by run
 	err   error
 	over  chan struct{} // is closed when err is final
 }

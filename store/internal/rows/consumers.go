@@ -39,8 +39,8 @@ func (u *unit) ownConsumer(h driver.Handle) (*ownConsumer, error) {
 
 // join registers a consumer, which was just made or renewed, as one of this process.
 func (u *unit) join(row *Consumer) *ownConsumer {
-	c := &ownConsumer{row.Number, row.Epoch, life.Plus(u.now, u.q.lifetime())}
-	u.onCommit(func() { u.q.join(row.Name, c) })
+	c := &ownConsumer{row.Name, row.Number, row.Epoch, life.Plus(u.now, u.q.lifetime())}
+	u.onCommit(func() { u.q.join(c) })
 	return c
 }
 
@@ -60,12 +60,12 @@ func (u *unit) alive(c *ownConsumer) bool {
 	return u.head.alive[c.number]
 }
 
-func (q *queue) join(name string, c *ownConsumer) {
-	if old := q.ownConsumers[name]; old != nil {
+func (q *queue) join(c *ownConsumer) {
+	if old := q.ownConsumers[c.name]; old != nil {
 		delete(q.names, old.number)
 	}
-	q.ownConsumers[name] = c
-	q.names[c.number] = name
+	q.ownConsumers[c.name] = c
+	q.names[c.number] = c.name
 	q.renewAt = sooner(q.renewAt, q.renewalOf(c.deadline))
 }
 
@@ -266,10 +266,12 @@ func (u *unit) waitForLocked(consumer uint64, rows []*Row) []*Row {
 }
 
 // handBackInDoubt hands back tasks that were taken in transactions whose commit is unknown. Their
-// callers have got an error, so no worker has the tasks.
+// callers have got an error, so no worker has the tasks. If a transaction was rolled back, another
+// process may have used its numbers, but not the name of its consumer.
 func (u *unit) handBackInDoubt() {
-	for id, lease := range u.q.inDoubt {
-		if r := u.leased(driver.Lease{ID: driver.ID(id), Number: lease}); r != nil {
+	for _, l := range u.q.inDoubt {
+		r, c := u.leased(l.Lease), must(u.v.Consumer(l.consumer))
+		if r != nil && c != nil && r.Consumer == c.Number {
 			u.handBack(r)
 		}
 	}

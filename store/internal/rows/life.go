@@ -236,7 +236,9 @@ func (u *unit) grant(r *Row, c *ownConsumer) {
 		u.head.tasks[r.ID] = &known
 	}
 	u.stats.Takes++
-	u.taken = append(u.taken, driver.Lease{ID: driver.ID(r.ID), Number: r.Since})
+	u.taken = append(u.taken, newLease{
+		driver.Lease{ID: driver.ID(r.ID), Number: r.Since}, c.name,
+	})
 	u.leaseBegins(r)
 	u.event(driver.EventTake, r, u.now, 0)
 }

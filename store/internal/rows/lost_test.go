@@ -215,6 +215,80 @@ func TestTakenWithUnknownOutcome(t *testing.T) {
 	})
 }
 
+// repeatingDB is a handle that repeats the numbers which another process has lost by a rollback.
+type repeatingDB struct {
+	*rowstest.DB
+	given *[]uint64
+	again bool
+}
+
+type repeatingTx struct {
+	rows.Tx
+	db *repeatingDB
+}
+
+type repeatingView struct {
+	rows.View
+	db *repeatingDB
+}
+
+func (r *repeatingDB) Begin(ctx context.Context) (rows.Tx, error) {
+	tx, err := r.DB.Begin(ctx)
+	return repeatingTx{tx, r}, err
+}
+
+func (tx repeatingTx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
+	v, err := tx.Tx.Enter(queue, plan)
+	if v == nil {
+		return nil, err
+	}
+	return repeatingView{v, tx.db}, err
+}
+
+func (v repeatingView) Number() (n uint64, err error) {
+	if given := v.db.given; v.db.again && len(*given) > 0 {
+		n, *given = (*given)[0], (*given)[1:]
+		return n, nil
+	}
+	n, err = v.View.Number()
+	if !v.db.again {
+		*v.db.given = append(*v.db.given, n)
+	}
+	return n, err
+}
+
+// A transaction with an unknown outcome was rolled back, and another process has the same task with
+// the same number of the lease, and even of the consumer. It keeps the task.
+func TestOtherTakesWithTheSameNumbers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var given []uint64
+		db := &repeatingDB{DB: rowstest.NewDB(time.Now), given: &given}
+		o := task.Options[string]{Grace: time.Minute}
+		in := func(db rows.DB) queue {
+			return openQueue(t, rows.New(db, rows.Options{MaxPayload: 100, Poll: time.Second}), o)
+		}
+		q := in(db)
+		other := in(&repeatingDB{DB: db.Reopen(), given: &given, again: true})
+		q.put("a1")
+		given = nil
+		db.Fail(func(op string) error {
+			if op == "Commit" || op == "Begin" && len(given) > 0 {
+				return errBroken
+			}
+			return nil
+		})
+		_, err := q.Take(t.Context())
+		require.ErrorIs(t, err, errBroken)
+		require.Len(t, given, 2, "the consumer's, and the lease's")
+		a1 := other.take("a1")
+		require.Empty(t, given)
+		db.Fail(nil)
+		q.put("a2")
+		time.Sleep(time.Second)
+		require.NoError(t, a1.Ack(t.Context()))
+	})
+}
+
 // A Truncate that fails half-way leaves no group in part.
 func TestTruncateBrokenOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

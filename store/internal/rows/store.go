@@ -105,7 +105,7 @@ type queue struct {
 	// behind has the lines whose last put task was parked, maybe long ago.
 	behind map[lineKind]bool
 	// inDoubt has, by task, the last lease from a transaction with an unknown outcome.
-	inDoubt       map[uint64]uint64
+	inDoubt       map[uint64]newLease
 	leasesToCheck int // with more leases than these, checkLeases does something
 	dropped       bool
 
@@ -214,9 +214,16 @@ func (m *mode) counted(s driver.State) driver.State {
 
 // ownConsumer is a consumer of this process, which renews its deadline.
 type ownConsumer struct {
+	name     string
 	number   uint64
 	epoch    uint64
 	deadline int64 // others do not expire it before
+}
+
+// newLease is a lease that a call has begun, for the consumer of that name.
+type newLease struct {
+	driver.Lease
+	consumer string
 }
 
 // ownLease is a lease of a consumer of this process.
@@ -365,7 +372,7 @@ func newQueue(s *Store, number uint64, name string, known settings) *queue {
 		store: s, number: number, name: name,
 		ownConsumers: map[string]*ownConsumer{}, names: map[uint64]string{},
 		ownLeases: map[uint64]ownLease{},
-		inDoubt:   map[uint64]uint64{}, behind: map[lineKind]bool{}, rounds: map[int]uint64{},
+		inDoubt:   map[uint64]newLease{}, behind: map[lineKind]bool{}, rounds: map[int]uint64{},
 		due: 1, leasesToCheck: pageSize,
 	}
 	q.set(known)

@@ -62,7 +62,7 @@ func (t *transaction) run(ctx context.Context) error {
 func handBackLater(calls []*call) {
 	for _, c := range calls {
 		for _, l := range c.taken {
-			c.queue.inDoubt[uint64(l.ID)] = l.Number
+			c.queue.inDoubt[uint64(l.ID)] = l
 		}
 		if q := c.queue; len(q.inDoubt) > 0 {
 			now := time.Now()

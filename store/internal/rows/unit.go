@@ -54,7 +54,7 @@ type unit struct {
 	due         int64        // the earliest time that was set
 	afterCommit []func()
 
-	taken []driver.Lease // begun by the running call
+	taken []newLease     // begun by the running call
 	begun []ownLease     // begun in this process, also by resuming a consumer
 	over  []driver.Lease // ended
 
