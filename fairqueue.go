@@ -442,9 +442,6 @@ func (q *FairQueue[K, V]) Drain() []V {
 	return items
 }
 
-// TakesCosts reports whether costs are settled: only then may ReportCost be called.
-func (q *FairQueue[K, V]) TakesCosts() bool { return q.options.SettleCosts }
-
 // ReportCost reports the true cost of a popped item, in units, to settle the account of its key:
 // see [Options].SettleCosts. Call it at most once for each item. It computes the item's key,
 // weight and cost again, which must be those of the push. A cost above [MaxCost] is lowered to

@@ -89,12 +89,13 @@ func (a *attempt[V]) do(w *worker) {
 func (a *attempt[V]) run(w *worker) error {
 	p := a.class.pool
 	a.worker = w
+	a.task.Begin()
 	w.started, w.handled = time.Time{}, false
 	if r := &a.class.repeats; r.has(a.task.ID) && p.accepting.Err() != nil {
 		w.repeats = true
 		p.addRepeating(1)
 	}
-	if !a.class.inMemory || p.costUnit > 0 || p.observer != nil {
+	if !a.class.inMemory || p.observer != nil {
 		w.started = time.Now()
 	}
 	waited := time.Duration(0)
@@ -132,10 +133,7 @@ func (a *attempt[V]) end(w *worker, err error) {
 	if !w.started.IsZero() {
 		ran = time.Since(w.started)
 	}
-	if w.handled && p.costUnit > 0 {
-		// it may call user code
-		p.guard("ReportCost", func() { a.class.learn(&a.task, costOf(ran, p.costUnit)) })
-	}
+	a.task.End()
 	a.endContext(ran)
 	if w.repeats {
 		w.repeats = false
@@ -151,9 +149,6 @@ func (a *attempt[V]) end(w *worker, err error) {
 		a.finish(err)
 	}
 }
-
-// costOf returns the cost of an attempt with this run time.
-func costOf(ran, unit time.Duration) int64 { return int64((ran + unit - 1) / unit) }
 
 // lastAttemptLost returns the error of a task whose last attempt has ended without a result.
 func (a *attempt[V]) lastAttemptLost() error {

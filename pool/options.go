@@ -53,15 +53,6 @@ type Options[V any] struct {
 	// pool's, and must be zero.
 	Queue task.Options[V]
 
-	// CostUnit, if not 0, lets keys share the workers' time instead of the number of tasks. The
-	// pool measures how long each attempt runs, and reports that to the queue in this unit, rounded
-	// up, by [task.Queue.ReportCost]. A queue that is not the pool's own must have a PriorCost. A
-	// queue of the pool's own has by default a Quantum of one CostUnit, the worker time of a key of
-	// weight 1 in a round, and a PriorCost of ten quanta. So a tenth of a typical run time is a
-	// good CostUnit. A task submitted with a Cost of its own costs that, in the same unit. Time in
-	// [Yield] counts too.
-	CostUnit time.Duration
-
 	// Classes are the queues of a pool that has several; see [Class].
 	Classes []Class[V]
 
@@ -191,7 +182,6 @@ type workerSettings struct {
 	onScaled     func(workers int) // calls the Observer
 	log          *slog.Logger
 	abandonAfter time.Duration
-	costUnit     time.Duration
 	base         Scale
 	timetable    *timetable // the compiled Options.Schedule; nil if it is empty
 }
@@ -238,9 +228,6 @@ func (o *Options[V]) complete() (*workerSettings, error) {
 		return nil, invalid("Options.Queue has an OnEvict, OnExpire or AsIs; these are the pool's")
 	case bad != nil:
 		return nil, invalid("Options.Queue: %v", bad)
-	case o.CostUnit > 0 && lacks((*task.Queue[V]).TakesCosts):
-		return nil, invalid("Options.CostUnit is %v; a queue that is not the pool's own must "+
-			"have a PriorCost for that", o.CostUnit)
 	case o.Policy.InOrder && lacks((*task.Queue[V]).KeepsOrder):
 		return nil, invalid("Options.Policy.InOrder is true; a queue that is not the pool's own must " +
 			"have a MaxInFlightPerKey of 1 and KeepPlace for that")
@@ -324,7 +311,6 @@ func (o *Options[V]) completeCommon() (*workerSettings, error) {
 		name  string
 		value time.Duration
 	}{
-		{"CostUnit", o.CostUnit},
 		{"Delay", o.Delay},
 		{"DeadlineAfter", o.DeadlineAfter},
 		{"AbandonAfter", o.AbandonAfter},
@@ -347,7 +333,7 @@ func (o *Options[V]) completeCommon() (*workerSettings, error) {
 	}
 	s := &workerSettings{
 		log: o.Logger, abandonAfter: cmp.Or(o.AbandonAfter, time.Second),
-		costUnit: o.CostUnit, base: base,
+		base: base,
 	}
 	if s.log == nil {
 		s.log = slog.Default()

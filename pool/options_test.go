@@ -102,10 +102,6 @@ func TestOptionErrors(t *testing.T) {
 		"Options.Queue has an OnEvict, OnExpire or AsIs; these are the pool's": {
 			Queue: task.Options[int]{AsIs: true},
 		},
-		"Options.CostUnit is -1ns; the limits are 0 and 876000h0m0s": {CostUnit: -1},
-		"Options.CostUnit is 1s; a queue that is not the pool's own must have a PriorCost for that": {
-			CostUnit: time.Second, Classes: []pool.Class[int]{{Queue: q}},
-		},
 		"Options.Policy.InOrder is true; a queue that is not the pool's own must have a " +
 			"MaxInFlightPerKey of 1 and KeepPlace for that": {
 			Policy: pool.Policy{InOrder: true}, Classes: []pool.Class[int]{{Queue: q}},
@@ -171,10 +167,6 @@ func TestMisuse(t *testing.T) {
 		func() {
 			pool.New(q, nothing, &pool.Options[int]{Classes: []pool.Class[int]{{}}})
 		})
-	require.PanicsWithError(t,
-		"pool: invalid: Options.CostUnit is 1s; the FairQueue must have SettleCosts "+
-			"for that",
-		func() { pool.NewWorkers(items, handle, &pool.WorkersOptions[int]{CostUnit: time.Second}) })
 	p := openFunc(t, nothing, pool.Options[int]{})
 	for _, c := range [][2]int{{-1, 2}, {3, 2}, {0, pool.MaxWorkers + 1}} {
 		require.ErrorIs(t, p.SetWorkers(c[0], c[1]), task.ErrInvalid)

@@ -1,7 +1,6 @@
 package pool
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -129,10 +128,6 @@ func (p *Pool[V]) openOwn(c *class[V], o *Options[V], capacity int) {
 	settings := o.Queue
 	settings.Capacity, settings.CountOnlyWaiting, settings.OnExpire = capacity, true,
 		p.onGone(c, ReasonDeadline, ErrDeadline)
-	if o.CostUnit > 0 {
-		settings.Quantum = cmp.Or(settings.Quantum, 1)
-		settings.PriorCost = cmp.Or(settings.PriorCost, 10*settings.Quantum)
-	}
 	if o.Policy.InOrder {
 		settings.MaxInFlightPerKey, settings.KeepPlace = 1, true
 	}

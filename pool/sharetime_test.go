@@ -3,6 +3,7 @@ package pool_test
 import (
 	"context"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/pool"
+	"github.com/fairq/fairq/task"
 )
 
 // TestShareTime: an item is in hand until its handler returns, in whatever way.
@@ -88,4 +90,68 @@ func TestHangingTenant(t *testing.T) {
 		require.Zero(t, q.Stats().Taken+q.Len())
 		require.NoError(t, w.Shutdown(t.Context()))
 	})
+}
+
+// With ShareTime of the task queue two keys get as much of the workers' time each, although the
+// jobs of one take ten times as long, a quarter of them fail, and some panic.
+func TestShareTimeOfTasks(t *testing.T) {
+	takes := map[string]time.Duration{"quick": 10 * time.Millisecond, "slow": 100 * time.Millisecond}
+	type handler = func(key string) error
+	kinds := map[string]func(t *testing.T, h handler, share bool) (submit func(key string)){
+		"Func": func(t *testing.T, h handler, share bool) func(string) {
+			p := openFunc(t, func(_ context.Context, tk *task.Task[string]) error { return h(tk.Key) },
+				pool.Options[string]{Workers: 2, Queue: task.Options[string]{ShareTime: share}})
+			return func(key string) { require.NoError(t, p.Submit(t.Context(), key, key)) }
+		},
+		"New": func(t *testing.T, h handler, share bool) func(string) {
+			q := openQueue(t, &task.Options[string]{ShareTime: share, MaxInFlightPerKey: 2})
+			openNew(t, q, func(_ context.Context, tk *task.Task[string]) error { return h(tk.Key) },
+				pool.Options[string]{Workers: 2})
+			return func(key string) {
+				_, err := q.Put(t.Context(), key, key, task.PutOptions{})
+				require.NoError(t, err)
+			}
+		},
+	}
+	for name, open := range kinds {
+		t.Run(name, func(t *testing.T) {
+			ratio := func(share bool) float64 {
+				var spent map[string]time.Duration
+				synctest.Test(t, func(t *testing.T) {
+					var submit func(key string)
+					runs := make(chan string, 1)
+					var n atomic.Int64
+					submit = open(t, func(key string) error {
+						time.Sleep(takes[key])
+						select {
+						case runs <- key:
+						case <-t.Context().Done():
+						}
+						switch n := n.Add(1); {
+						case n%16 == 0:
+							panic("as it must")
+						case n%4 == 0:
+							return pool.Permanent(context.DeadlineExceeded)
+						}
+						return nil
+					}, share)
+					for range 5 {
+						submit("quick")
+						submit("slow")
+					}
+					spent = map[string]time.Duration{}
+					for began := time.Now(); time.Since(began) < 20*time.Second; {
+						key := <-runs
+						submit(key)
+						if time.Since(began) > 5*time.Second { // costs are known by then
+							spent[key] += takes[key]
+						}
+					}
+				})
+				return float64(spent["slow"]) / float64(spent["quick"])
+			}
+			require.InDelta(t, 1, ratio(true), 0.1)
+			require.InDelta(t, 10, ratio(false), 1)
+		})
+	}
 }

@@ -35,11 +35,10 @@ type class[V any] struct {
 	pool      *Pool[V]
 	name      string
 	weight    int
-	queue     *task.Queue[V]                    // nil if it is of items, see itemSource
-	learn     func(t *task.Task[V], cost int64) // reports the cost of a task to a queue
-	done      func(item V)                      // reports the end of an item to a FairQueue
-	own       bool                              // the pool made it, and will close it
-	inMemory  bool                              // the store is in memory, so no call takes long
+	queue     *task.Queue[V] // nil if it is of items, see itemSource
+	done      func(item V)   // reports the end of an item to a FairQueue
+	own       bool           // the pool made it, and will close it
+	inMemory  bool           // the store is in memory, so no call takes long
 	consumer  *task.Consumer[V]
 	taskWatch *task.Watch[V] // there may be a task
 	loadWatch *task.Watch[V] // enough tasks wait for another worker
@@ -64,7 +63,6 @@ type class[V any] struct {
 // add adds a class.
 func (s *taskSource[V]) add(c *class[V]) {
 	// it learns: see Options.complete
-	c.learn = func(t *task.Task[V], cost int64) { _ = c.queue.ReportCost(t.Key, cost) }
 	c.consumer = c.queue.NewConsumer(s.filter)
 	c.taskWatch = c.consumer.Watch(func() {
 		c.woken.Store(true)

@@ -28,9 +28,6 @@ type WorkersOptions[V any] struct {
 	// Timeout is how long a handler has before its context is done; 0 means no limit.
 	Timeout time.Duration
 
-	// CostUnit lets keys share the workers' time. The queue must have SettleCosts.
-	CostUnit time.Duration
-
 	// DeadLetters receives failed items. If it is nil they are only observed and logged.
 	DeadLetters Sink[V]
 
@@ -58,17 +55,13 @@ func NewWorkers[K comparable, V any](queue *fairq.FairQueue[K, V], handler Handl
 	if w := options; w != nil {
 		o = Options[V]{
 			Workers: w.Workers, Scale: w.Scale, Schedule: w.Schedule, Policy: Policy{Timeout: w.Timeout},
-			CostUnit: w.CostUnit, DeadLetters: w.DeadLetters, AbandonAfter: w.AbandonAfter,
+			DeadLetters: w.DeadLetters, AbandonAfter: w.AbandonAfter,
 			Observer: w.Observer, Logger: w.Logger,
 		}
 	}
 	setup, err := o.completeCommon()
 	if err != nil {
 		panic(err)
-	}
-	if o.CostUnit > 0 && !queue.TakesCosts() {
-		panic(invalid("Options.CostUnit is %v; the FairQueue must have SettleCosts for that",
-			o.CostUnit))
 	}
 	p := &Pool[V]{
 		handler: func(ctx context.Context, t *task.Task[V]) error { return handler(ctx, t.Payload) },
@@ -79,7 +72,6 @@ func NewWorkers[K comparable, V any](queue *fairq.FairQueue[K, V], handler Handl
 	s := &itemSource[K, V]{queue: queue}
 	s.class = class[V]{
 		pool: p, inMemory: true,
-		learn: func(t *task.Task[V], cost int64) { _ = queue.ReportCost(t.Payload, cost) },
 	}
 	s.class.done = func(item V) { _ = queue.Done(item) } // it is an error without ShareTime
 	s.itemWatch = queue.Watch(func() {

@@ -273,6 +273,7 @@ func (c *Consumer[V]) AckAndTake(ctx context.Context, done, next *Task[V]) (ok b
 	if q.notifier.takersWaiting.Load() > 0 || c.over() != nil {
 		return false, done.Ack(ctx)
 	}
+	done.End()
 	by := &c.state.filter.Load().Taker
 	state, a, err := q.backend.SettleAndTakeOne(ctx, done.lease(), driver.Settlement{}, by)
 	if err == nil {

@@ -41,7 +41,7 @@ type notifier struct {
 
 	expiries expiries
 	learned  account.Means
-	prior    int64 // Options.PriorCost
+	learns   bool // Options.ShareTime
 
 	// mu protects all fields that follow. No Backend is called under it.
 	mu       sync.Mutex
@@ -154,10 +154,10 @@ func (n *notifier) Ended(id ID, err error) {
 
 // LearnedCost implements [driver.Notifier].
 func (n *notifier) LearnedCost(key string) int64 {
-	if n.prior == 0 {
+	if !n.learns {
 		return 0
 	}
-	return n.learned.Estimate(key, n.prior)
+	return n.learned.Estimate(key, timeQuantum)
 }
 
 // Dropped implements [driver.Notifier].

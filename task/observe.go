@@ -86,9 +86,6 @@ func (q *Queue[V]) statOf(key string, c keycount.Count[string]) fairq.KeyStat[st
 	}
 }
 
-// TakesCosts reports whether Options.PriorCost is set: only then may ReportCost be called.
-func (q *Queue[V]) TakesCosts() bool { return q.options.PriorCost > 0 }
-
 // KeepsOrder reports whether Options.MaxInFlightPerKey is 1 and KeepPlace is set, so that the
 // ready tasks of a key and priority are done one after the other in the order of their puts.
 // SetKey can give up that for one key, by a MaxInFlight that is not 1.
@@ -110,24 +107,6 @@ func (q *Queue[V]) MaxInFlight(ctx context.Context, key string) (int, error) {
 		own.MaxInFlight = found[0].MaxInFlight
 	}
 	return min(life.MaxInFlight(&s, &own), fairq.MaxLen), err
-}
-
-// ReportCost reports the true cost of a task of a key, in units, to a queue that learns costs: see
-// Options.PriorCost. It raises a cost of 0 to 1, and lowers a cost to the limit. It returns
-// [ErrCost] if the cost is negative, and an [ErrInvalid] without PriorCost. Each Queue learns from
-// its own reports, even if processes share a Store.
-func (q *Queue[V]) ReportCost(key string, cost int64) error {
-	prior := q.options.PriorCost
-	switch {
-	case prior == 0:
-		return invalid("ReportCost: Options.PriorCost", 0,
-			"set, because without it costs are not learned")
-	case cost < 0:
-		return fmt.Errorf("%w: it is %d for a task of key %q that is done; it must not be negative",
-			ErrCost, cost, key)
-	}
-	q.notifier.learned.Learn(key, min(cost, q.options.costLimit()), prior)
-	return nil
 }
 
 // count counts an event of a key, if the queue counts by key.

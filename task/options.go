@@ -64,13 +64,17 @@ type Options[V any] struct {
 	// task counts the same. (Queue-wide.) Open refuses another Quantum for a queue that has tasks.
 	Quantum int64
 
-	// PriorCost, with a Quantum, is for costs that are unknown before the task is done: the cost of a
-	// task that is put without a Cost is the moving mean of the costs that [Queue.ReportCost] has
-	// reported for its key, in which each new cost counts an eighth. In memory the key pays the mean
-	// at the Take, in a database the mean at the Put. PriorCost, 1 to 65,536 quanta, is the cost for
-	// a key without reports to this Queue, which remembers at least the last 8,192 reported keys. 0
-	// means that costs are not learned.
-	PriorCost int64
+	// ShareTime makes keys share the time of the workers, as fairq.Options.ShareTime does: a task
+	// costs the moving mean of the attempts of its key, in which each new one counts an eighth, and
+	// a key of weight 1 gets a second in a round. An attempt lasts from the return of Take to the
+	// call that ends the lease; see also [Task.Begin]. A Return does not count. In memory the key
+	// pays at the Take, in a database at the Put.
+	//
+	// A Queue learns from its own attempts, and remembers at least the last 8,192 keys. A key without
+	// an attempt pays the mean of all. As long as nothing is learned, each task costs a second, so
+	// keys are served by count. With ShareTime a Quantum or a Cost is an error. (Queue-wide.) Open
+	// refuses another ShareTime for a queue that has tasks.
+	ShareTime bool
 
 	// MaxInFlightPerKey is the greatest number of tasks of a key that are taken at the same time.
 	// With 1, a key's tasks are done strictly one after the other, if no handler goes on when its
@@ -91,8 +95,7 @@ type Options[V any] struct {
 	// task. A weight changes nothing in a rate.
 	//
 	// A task that is handed back untried gives its tokens back; a task that failed, was snoozed
-	// or whose lease was lost does not. With a PriorCost no rate can be set, because an attempt
-	// takes its tokens before its cost is known.
+	// or whose lease was lost does not. With ShareTime each attempt takes one token.
 	//
 	// With a Rate, calls that take from a shared store wait for each other. On etcd and FoundationDB
 	// they conflict, so that 16 processes take 1.4 times as many tasks as one; without a Rate they
@@ -153,7 +156,7 @@ type PutOptions struct {
 
 	// Cost is the work of the task, in units of your choice: tokens, bytes, seconds. Without
 	// Options.Quantum it is only stored. It is at most 65,536 quanta, and [fairq.MaxCost]. 0 means 1,
-	// and with Options.PriorCost the learned cost of the key.
+	// and with Options.ShareTime the time that the key is expected to need, in milliseconds.
 	//
 	// A key that has had more than its share of a round pays with its shares of later rounds, even if
 	// it has no task in between. When a task becomes ready as the only one of the queue, the debts
@@ -309,12 +312,8 @@ func (o *Options[V]) complete() error {
 			"fairq.Reject, fairq.RejectOverShare, fairq.EvictHeaviest or fairq.EvictOldest")
 	case o.Quantum < 0 || o.Quantum > fairq.MaxQuantum:
 		return invalid("Options.Quantum", o.Quantum, fmt.Sprintf("0 to %d", fairq.MaxQuantum))
-	case o.PriorCost < 0 || o.PriorCost > 0 && (o.Quantum == 0 || o.PriorCost > o.costLimit()):
-		return invalid("Options.PriorCost", o.PriorCost,
-			"0 to 65,536 times Options.Quantum, and fairq.MaxCost at most")
-	case o.PriorCost > 0 && (o.KeyRate != Rate{} || o.Rate != Rate{}):
-		return invalid("Options.PriorCost", o.PriorCost,
-			"0 with a Rate or KeyRate, because an attempt takes its tokens before its cost is known")
+	case o.ShareTime && o.Quantum != 0:
+		return invalid("Options.Quantum", o.Quantum, "0 with ShareTime, which shares milliseconds")
 	case o.WhenFull != fairq.Reject && o.Capacity == 0:
 		return invalid("Options.Capacity", 0,
 			"set unless WhenFull is Reject, because a queue without limit is never full")
@@ -324,6 +323,9 @@ func (o *Options[V]) complete() error {
 	case o.WhenFull < fairq.EvictHeaviest && o.OnEvict != nil:
 		return invalid("Options.OnEvict", "set",
 			fmt.Sprintf("nil with WhenFull %v, because nothing is ever evicted", o.WhenFull))
+	}
+	if o.ShareTime {
+		o.Quantum = timeQuantum
 	}
 	if o.Capacity == 0 {
 		o.Capacity = fairq.MaxLen
@@ -353,6 +355,7 @@ func (o *Options[V]) settings() driver.Settings {
 		CountOnlyWaiting:  o.CountOnlyWaiting,
 		WhenFull:          o.WhenFull,
 		Quantum:           o.Quantum,
+		ShareTime:         o.ShareTime,
 		MaxInFlightPerKey: o.MaxInFlightPerKey,
 		KeyRate:           driver.Rate(o.KeyRate),
 		Rate:              driver.Rate(o.Rate),
@@ -380,6 +383,9 @@ func (o *Options[V]) fill(n *driver.New, key string, p *PutOptions) (err error) 
 	n.Kind, n.UniqueKey, n.Group, n.Role = p.Kind, p.UniqueKey, p.Group, p.Role
 	n.Replace, n.Delay, n.Deadline = p.Replace, max(p.Delay, 0), p.Deadline
 	n.MaxDelay = p.MaxDelay
+	if o.ShareTime && p.Cost != 0 {
+		return invalid("PutOptions.Cost", p.Cost, "0 with Options.ShareTime, which measures it")
+	}
 	n.Cost = cmp.Or(p.Cost, 1)
 	if limit := o.costLimit(); n.Cost < 1 || n.Cost > limit {
 		return fmt.Errorf("%w: it is %d for a task of key %q; with Options.Quantum %d "+
@@ -513,14 +519,13 @@ func (o *Options[V]) limits(l KeyLimits) (driver.KeyLimits, error) {
 			return driver.KeyLimits{}, err
 		}
 	}
-	if o.PriorCost > 0 && l.Rate.Limit > 0 {
-		return driver.KeyLimits{}, invalid("KeyLimits.Rate.Limit", l.Rate.Limit,
-			"0 with a PriorCost, because an attempt takes its tokens before its cost is known")
-	}
 	return driver.KeyLimits{
 		Weight: l.Weight, MaxInFlight: max(l.MaxInFlight, -1), Rate: driver.Rate(l.Rate),
 	}, nil
 }
+
+// timeQuantum is the quantum of a queue with ShareTime, in milliseconds.
+const timeQuantum = 1000
 
 // costLimit returns the greatest cost of a task.
 func (o *Options[V]) costLimit() int64 {

@@ -34,9 +34,7 @@ func TestBadOptions(t *testing.T) {
 		"Options.WhenFull":                {WhenFull: 7},
 		"Options.Quantum is -1":           {Quantum: -1},
 		"Options.Quantum is 4194305":      {Quantum: fairq.MaxQuantum + 1},
-		"Options.PriorCost is -1":         {Quantum: 1, PriorCost: -1},
-		"Options.PriorCost is 1":          {PriorCost: 1},
-		"Options.PriorCost is 65537":      {Quantum: 1, PriorCost: 1<<16 + 1},
+		"Options.Quantum is 5; it must":   {Quantum: 5, ShareTime: true},
 		"Options.KeyRate.Limit is 0":      {KeyRate: task.Rate{Burst: 1}},
 		"Options.KeyRate.Limit is -1":     {KeyRate: task.Rate{Limit: -1}},
 		"Options.KeyRate.Limit is NaN":    {KeyRate: task.Rate{Limit: math.NaN()}},
@@ -45,8 +43,6 @@ func TestBadOptions(t *testing.T) {
 		"Options.KeyRate.Burst is -1":     {KeyRate: task.Rate{Limit: 1, Burst: -1}},
 		"Options.KeyRate.Burst is 1000":   {KeyRate: task.Rate{Limit: 1, Burst: task.MaxRate + 1}},
 		"Options.Rate.Limit is 0":         {Rate: task.Rate{Burst: 1}},
-		"Options.PriorCost is 1; ":        {KeyRate: task.Rate{Limit: 1}, Quantum: 1, PriorCost: 1},
-		"Options.PriorCost is 1; it":      {Rate: task.Rate{Limit: 1}, Quantum: 1, PriorCost: 1},
 		"Options.Capacity is 0":           {WhenFull: fairq.EvictHeaviest, OnEvict: onEvict},
 		"Options.OnEvict is <nil>":        {WhenFull: fairq.EvictHeaviest, Capacity: 1},
 		"Options.OnEvict is":              {OnEvict: onEvict},
@@ -217,38 +213,49 @@ func TestHugeTimes(t *testing.T) {
 	})
 }
 
-// The cost that ReportCost reports for a key is the cost of its tasks that are put without a Cost.
-func TestLearnedCosts(t *testing.T) {
-	ctx := t.Context()
-	q, err := task.Open(ctx, new(memory.Store), "q", &task.Options[int]{Quantum: 2, PriorCost: 20})
-	require.NoError(t, err)
-	for range 100 {
-		require.NoError(t, q.ReportCost("low", 0))              // counts as one unit
-		require.NoError(t, q.ReportCost("high", math.MaxInt64)) // counts as the limit
-	}
-	require.NoError(t, q.ReportCost("once", 100))
-	for key, want := range map[string]int64{
-		"low":  1,
-		"high": 131_071, // not quite: it is rounded down
-		"once": 30,      // an eighth of 100, and seven of 20
-		"new":  20,
-	} {
-		for declared, want := range map[int64]int64{0: want, 5: 5} {
-			id, err := q.Put(ctx, key, 1, task.PutOptions{Cost: declared})
+// With ShareTime a task costs the mean time of the attempts of its key, or of all.
+func TestShareTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		q, err := task.Open(ctx, new(memory.Store), "q", &task.Options[int]{ShareTime: true})
+		require.NoError(t, err)
+		take := func(key string, cost int64) *task.Task[int] {
+			t.Helper()
+			_, err := q.Put(ctx, key, 1, task.PutOptions{})
 			require.NoError(t, err)
-			found, err := q.Peek(ctx, id)
+			taken, err := q.Take(ctx)
 			require.NoError(t, err)
-			require.Equal(t, want, found.Info().Cost, key)
+			require.Equal(t, cost, taken.Info().Cost)
+			return taken
 		}
-	}
-	require.ErrorIs(t, q.ReportCost("low", -1), task.ErrCost)
-	require.True(t, q.TakesCosts())
-	require.NoError(t, q.Close(ctx))
-	q, err = task.Open(ctx, new(memory.Store), "q", &task.Options[int]{Quantum: 2})
-	require.NoError(t, err)
-	require.False(t, q.TakesCosts())
-	require.ErrorIs(t, q.ReportCost("low", 1), task.ErrInvalid)
-	require.NoError(t, q.Close(ctx))
+		one := take("a", 1000) // nothing was learned
+		time.Sleep(2 * time.Second)
+		require.NoError(t, one.Ack(ctx))
+		one = take("a", 2000)
+		time.Sleep(time.Hour)
+		require.NoError(t, one.Return(ctx)) // does not count
+		one, err = q.Take(ctx)
+		require.NoError(t, err)
+		time.Sleep(time.Hour) // it was taken ahead
+		one.Begin()
+		time.Sleep(10 * time.Second)
+		one.End()
+		time.Sleep(time.Hour) // the database is away
+		one.End()
+		one.Begin()
+		next := new(task.Task[int])
+		_, err = q.NewConsumer(task.Filter{}).AckAndTake(ctx, one, next)
+		require.NoError(t, err)
+		one = take("a", 3000) // an eighth of 10 s, and seven of 2
+		require.NoError(t, one.Discard(ctx, nil))
+		one = take("b", 2625) // the mean of all: an eighth of 0, and seven of 3 s
+		time.Sleep(24 * time.Hour)
+		require.NoError(t, one.Discard(ctx, nil))
+		take("b", (65_536_000+7*2625)/8) // one attempt is at most 65,536 s
+		_, err = q.Put(ctx, "a", 1, task.PutOptions{Cost: 1})
+		require.ErrorContains(t, err, "PutOptions.Cost is 1; it must be 0 with Options.ShareTime")
+		require.NoError(t, q.Close(ctx))
+	})
 }
 
 // A cost out of range is an error that names it and the limits, and puts nothing.

@@ -11,7 +11,7 @@ func (q *Queue[V]) newTask(n *driver.New, key string, payload V, options *PutOpt
 	if err := q.options.fill(n, key, options); err != nil {
 		return err
 	}
-	if q.options.PriorCost > 0 && options.Cost == 0 {
+	if q.options.ShareTime {
 		n.Cost, n.Learned = q.notifier.LearnedCost(key), true
 	}
 	var err error

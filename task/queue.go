@@ -65,7 +65,7 @@ func Open[V any](
 	q.counts = keycount.New[string](q.options.CountKeys)
 	q.waits.keys = map[string]*fairq.Histogram{}
 	q.notifier = newNotifier(reflect.TypeFor[V]())
-	q.notifier.prior = q.options.PriorCost
+	q.notifier.learns = q.options.ShareTime
 	q.notifier.expiries.wanted = q.options.OnExpire != nil
 	q.notifier.putters.policy = q.options.WhenFull
 	q.self = q.NewConsumer(Filter{})

@@ -1,11 +1,14 @@
 package task
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
+	"github.com/fairq/fairq/internal/account"
 	"github.com/fairq/fairq/internal/driver"
 )
 
@@ -33,6 +36,7 @@ type Task[V any] struct {
 
 	number   uint64 // of the lease; 0 without one
 	created  int64
+	began    uint32 // see Begin: the milliseconds of work, 0 if that is not measured
 	state    State
 	more     *driver.Details // nil if it is plain, see details; the Details never change
 	consumer *Consumer[V]    // that holds it; without a lease it has only its name
@@ -51,6 +55,35 @@ func NewTask[V any](info Info, payload V) *Task[V] {
 func (t *Task[V]) begin(a *driver.Attempt, c *Consumer[V]) {
 	t.ID, t.Key, t.Kind, t.Priority, t.Attempts = a.ID, a.Key, a.Kind, a.Priority, a.Attempts
 	t.state, t.number, t.created, t.more, t.consumer = Taken, a.Lease, a.Created, a.More, c
+	if c != nil && c.queue.options.ShareTime {
+		t.began = work()
+	}
+}
+
+var started = time.Now()
+
+// work returns the time in milliseconds, which may overflow, but is not 0.
+func work() uint32 { return cmp.Or(uint32(time.Since(started).Milliseconds()), 1) }
+
+// Begin is for a queue with Options.ShareTime and a consumer that takes tasks ahead: the attempt
+// begins now, and not when Take returned. Package pool calls Begin and End.
+func (t *Task[V]) Begin() {
+	if atomic.LoadUint32(&t.began) != 0 {
+		atomic.StoreUint32(&t.began, work())
+	}
+}
+
+// End is for a queue with Options.ShareTime and a consumer that goes on to hold a task which is
+// done: the attempt ends now, and not when the consumer ends the lease. The second End of a Task
+// does nothing.
+func (t *Task[V]) End() {
+	if atomic.LoadUint32(&t.began) == 0 {
+		return
+	}
+	if began := atomic.SwapUint32(&t.began, 0); began != 0 {
+		took := min(int64(work()-began), account.CostLimit(timeQuantum))
+		t.consumer.queue.notifier.learned.Learn(t.Key, took)
+	}
 }
 
 // show makes t the task of a record, without its payload and without a lease.
@@ -244,6 +277,9 @@ func (t *Task[V]) settle(ctx context.Context, how driver.Settlement) error {
 	}
 	if how.Priority < 0 || how.Priority > MaxPriority {
 		return invalid("Task.Priority", how.Priority, fmt.Sprintf("0 to %d", MaxPriority))
+	}
+	if how.Method != driver.Return {
+		t.End()
 	}
 	state, err := t.consumer.queue.backend.Settle(ctx, t.lease(), how)
 	switch tx := t.consumer.queue.backend.Joined(ctx); {

@@ -35,6 +35,7 @@ type Settings struct {
 	CountOnlyWaiting  bool
 	WhenFull          fairq.WhenFull
 	Quantum           int64 // 0 means that rounds share tasks, not work
+	ShareTime         bool  // costs are times, so an attempt takes one token of a rate
 	MaxInFlightPerKey int   // 0 means no limit
 	Rate, KeyRate     Rate
 	KeepPlace         bool

@@ -73,11 +73,12 @@ type Tasks[T any] interface {
 
 // Task is a ready task.
 type Task[T any] struct {
-	Task  T
-	Place uint64 // not 0
-	Cost  uint64 // also the tokens of an attempt
-	Share uint64
-	Round uint64 // of its own turn, 0 if it uses the turn of the line
+	Task   T
+	Place  uint64 // not 0
+	Cost   uint64
+	Tokens int64 // of an attempt
+	Share  uint64
+	Round  uint64 // of its own turn, 0 if it uses the turn of the line
 }
 
 // Key has the limits of a key, or of a queue.
@@ -90,9 +91,9 @@ type Key struct {
 // Blocked reports whether no task of the key can be taken.
 func (k *Key) Blocked() bool { return k.Slots <= 0 || k.Wait.Waits }
 
-func (k *Key) take(tokens uint64, at int64) {
+func (k *Key) take(tokens, at int64) {
 	if k.Slots--; k.Rate.Limit > 0 {
-		k.Wait.Spend(k.Rate, int64(tokens), at)
+		k.Wait.Spend(k.Rate, tokens, at)
 	}
 }
 
@@ -121,8 +122,8 @@ func Forecast[T any](
 			if current = max(current, l.round()); t.Round == 0 {
 				_, l.Turn = Used(l.Turn, current, t.Cost, t.Share)
 			}
-			l.Key.take(t.Cost, at)
-			queue.take(t.Cost, at)
+			l.Key.take(t.Tokens, at)
+			queue.take(t.Tokens, at)
 			if l.First = l.Next(); l.First.Place != 0 {
 				heap.Push(&again, l)
 			}

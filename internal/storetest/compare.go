@@ -222,9 +222,8 @@ func (c *comparison) choose() {
 		c.limits = limits
 	}
 	if c.subject.Exact {
-		if o.Quantum > 0 && o.KeyRate == (task.Rate{}) && o.Rate == (task.Rate{}) &&
-			c.costs.IntN(2) == 0 {
-			o.PriorCost = 1 + c.costs.Int64N(c.dearest)
+		if o.Quantum > 0 && c.costs.IntN(2) == 0 {
+			o.Quantum, o.ShareTime = 0, true
 		}
 		if o.Capacity > 0 && c.chance(2) {
 			o.WhenFull = fairq.EvictHeaviest + fairq.WhenFull(c.IntN(2))

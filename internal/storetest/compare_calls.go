@@ -29,11 +29,6 @@ func (c *comparison) step() {
 		c.handOver()
 	case c.subject.Exact && c.chance(8): // what shows how tasks have ended
 		oneOf(c, c.wait, c.wait, c.sleep)()
-	case c.options.PriorCost > 0 && c.chance(6):
-		key, cost := oneOf(c, c.keys...), c.Int64N(3*c.dearest)
-		c.both(fmt.Sprintf("ReportCost(%s, %d)", key, cost), c.side(), func(s *side) error {
-			return s.ReportCost(key, cost)
-		})
 	case c.pauses && c.chance(8):
 		c.pause()
 	case c.removes && c.chance(12):
@@ -195,7 +190,9 @@ func (c *comparison) task() task.Entry[int] {
 	}
 	o := &b.Options
 	o.Kind, o.Priority, o.MaxAttempts = oneOf(c, c.kinds...), c.IntN(2), c.IntN(4)
-	o.Cost = c.costs.Int64N(c.dearest + 1)
+	if o.Cost = c.costs.Int64N(c.dearest + 1); c.options.ShareTime {
+		o.Cost = 0
+	}
 	if c.payload%3 == 0 {
 		o.Metadata = map[string]string{"payload": strconv.Itoa(c.payload)}
 	}
@@ -402,9 +399,7 @@ func (c *comparison) limit() {
 		if c.options.WhenFull < fairq.EvictHeaviest { // else the old weights of tasks matter
 			l.Weight = c.limits.IntN(5)
 		}
-		if c.options.PriorCost == 0 {
-			l.Rate.Limit = []float64{-1, 0, 0, 0.01, 0.1, 1.0 / 3, 1, 1000}[c.limits.IntN(8)]
-		}
+		l.Rate.Limit = []float64{-1, 0, 0, 0.01, 0.1, 1.0 / 3, 1, 1000}[c.limits.IntN(8)]
 		if l.Rate.Limit > 0 {
 			l.Rate.Burst = c.limits.IntN(4)
 		}

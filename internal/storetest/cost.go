@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"time"
+
 	"github.com/fairq/fairq/task"
 )
 
@@ -45,5 +47,18 @@ var costCases = []testCase{
 		q.costing(10, "b1 b2 b3")
 		q.first("a1").fail(errOops)
 		q.order("b1 b2 a1 b3 a2")
+	}},
+	{"ShareTime", "a task costs the moving mean of the attempts of its key", func(e *env) {
+		q := e.open(options{ShareTime: true})
+		q.put("a1")
+		l, begun := q.first("a1"), time.Now()
+		time.Sleep(2 * second)
+		least := time.Since(begun)
+		l.ack()
+		most := time.Since(begun) + second
+		cost := time.Duration(q.peek(q.put("a2")[0]).Info().Cost) * time.Millisecond
+		if cost < least-time.Millisecond || cost > most {
+			e.Fatalf("the cost is %v; the attempt took %v to %v", cost, least, most)
+		}
 	}},
 }

@@ -231,16 +231,6 @@ var limitCases = []testCase{
 			e.ok(q.Drop(ctx))
 		}
 	}},
-	{"PriorCost", "With a PriorCost no rate can be set", func(e *env) {
-		o := limitable
-		o.Quantum, o.PriorCost = 1, 5
-		q := e.open(o)
-		e.is(q.SetKey(ctx, "a", &task.KeyLimits{Rate: task.Rate{Limit: 1}}), task.ErrInvalid)
-		q.limit("a", &task.KeyLimits{MaxInFlight: 1, Rate: task.Rate{Limit: -1}})
-		q.put("a1 a2")
-		q.takes("a1")
-		q.none()
-	}},
 }
 
 // limitElsewhere is about processes that share a store.

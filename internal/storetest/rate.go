@@ -108,6 +108,15 @@ var rateCases = []testCase{
 		q.none()
 		q.goesOn("a3", 5*second)
 	}},
+	{"ShareTime", "With ShareTime each attempt takes one token", func(e *env) {
+		o := perSecond(2)
+		o.ShareTime = true
+		q := e.open(o)
+		q.put("a1 a2 a3")
+		q.takes("a1 a2")
+		q.none()
+		q.goesOn("a3", second)
+	}},
 	{"Kept", "A task that is handed back untried gives its tokens back", func(e *env) {
 		q := e.open(perSecond(2))
 		q.put("a1")

@@ -25,7 +25,7 @@ func (m *model) charge(t *modelTask, sign int) {
 		rate := m.rate(key)
 		if rate.Limit > 0 {
 			n := 1
-			if m.s.Quantum > 0 {
+			if m.s.Quantum > 0 && !m.s.ShareTime {
 				n = int(t.Cost)
 			}
 			left := m.debt(key) + time.Duration(sign)*comes(float64(n), rate)

@@ -154,7 +154,7 @@ func (q *queue) charge(
 
 // tokens returns the number of tokens of an attempt.
 func (q *queue) tokens(it *item) int64 {
-	if q.settings.Quantum == 0 {
+	if q.settings.Quantum == 0 || q.settings.ShareTime {
 		return 1
 	}
 	return int64(it.cost)

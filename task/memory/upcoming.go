@@ -145,6 +145,7 @@ func (w *walk) Next() (next order.Task[*item]) {
 		}
 	}
 	return order.Task[*item]{
-		Task: it, Place: it.place, Cost: w.line.cost(it), Share: w.line.share(), Round: it.turn,
+		Task: it, Place: it.place, Cost: w.line.cost(it), Tokens: w.line.band.queue.tokens(it),
+		Share: w.line.share(), Round: it.turn,
 	}
 }

@@ -257,8 +257,8 @@ func (v repeatingView) Number() (n uint64, err error) {
 	return n, err
 }
 
-// A transaction with an unknown outcome was rolled back, and another process has the same task with
-// the same number of the lease, and even of the consumer. It keeps the task.
+// A transaction with an unknown outcome was rolled back, and another process has the same task
+// with the same number of the lease, and even of the consumer. It keeps the task.
 func TestOtherTakesWithTheSameNumbers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var given []uint64

@@ -415,7 +415,8 @@ func (u *unit) open(b *backend, wanted driver.Settings) error {
 		n := must(u.v.Counts())[0]
 		if n > 0 {
 			fixed, is := wanted, q.settings
-			fixed.Format, fixed.KeepPlace, fixed.Quantum = is.Format, is.KeepPlace, is.Quantum
+			fixed.Format, fixed.KeepPlace = is.Format, is.KeepPlace
+			fixed.Quantum, fixed.ShareTime = is.Quantum, is.ShareTime
 			why := fmt.Sprintf("as in queue %q, which has tasks: %d", q.name, n)
 			if err := wanted.Match(fixed, why); err != nil {
 				return err

@@ -371,7 +371,7 @@ func (u *unit) stopped() bool {
 
 // tokens returns the number of tokens of an attempt.
 func (u *unit) tokens(r *Row) int64 {
-	if !u.q.costs {
+	if !u.q.costs || u.q.settings.ShareTime {
 		return 1
 	}
 	return r.Cost

@@ -161,7 +161,9 @@ func (a *ahead) key(key string) *order.Key {
 }
 
 func (a *ahead) task(r *Row) order.Task[*Row] {
-	t := order.Task[*Row]{Task: r, Place: r.Place, Cost: a.cost(r), Share: a.share(r)}
+	t := order.Task[*Row]{
+		Task: r, Place: r.Place, Cost: a.cost(r), Tokens: a.tokens(r), Share: a.share(r),
+	}
 	if r.Returned {
 		t.Round = r.Round
 	}
