@@ -180,20 +180,32 @@ func (q *Queue[V]) countRefusal(ctx context.Context, key string, err error) {
 }
 
 // Position returns how many tasks would be taken before the task of that id. If that are limit or
-// more, or the task could not be taken now, ok is false. limit is at most [MaxBatch]. Position is
-// as exact as [Queue.Upcoming], and costs as much as Upcoming for limit tasks.
+// more, ok is false. It returns [ErrTaken] for a taken task, and [ErrBlocked] for one that cannot be
+// taken now, unless it is ready and limit others can. limit is at most [MaxBatch]. Position is as
+// exact as [Queue.Upcoming], and costs as much as Upcoming for limit tasks.
 func (q *Queue[V]) Position(
 	ctx context.Context, id ID, limit int,
 ) (before int, ok bool, err error) {
-	if _, err := q.Peek(ctx, id); err != nil {
-		return 0, false, err
-	}
 	if limit < 1 || limit > MaxBatch {
 		return 0, false, invalid("Position: the limit", limit, fmt.Sprintf("1 to %d", MaxBatch))
 	}
 	next, err := q.Upcoming(ctx, limit)
+	if err != nil {
+		return 0, false, err
+	}
 	i := slices.IndexFunc(next, func(t UpcomingTask) bool { return t.ID == id })
-	return max(i, 0), i >= 0, err
+	if i >= 0 {
+		return i, true, nil
+	}
+	t, err := q.Peek(ctx, id)
+	switch {
+	case err != nil:
+	case t.state == Taken:
+		err = ErrTaken
+	case t.state != Ready || len(next) < limit:
+		err = ErrBlocked
+	}
+	return 0, false, err
 }
 
 // Upcoming returns the tasks that n calls of TryTake, [MaxBatch] at most, would take now, in

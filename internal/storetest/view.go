@@ -253,6 +253,11 @@ var viewCases = []testCase{
 			equal(e, "ok", ok, wantOK)
 			equal(e, "position", before, want)
 		}
+		fails := func(id task.ID, want error) {
+			e.Helper()
+			_, _, err := q.Position(ctx, id, 10)
+			e.is(err, want)
+		}
 		for i, want := range []int{0, 3, 4, 1, 2} {
 			at(ids[i], 10, want, true)
 			at(ids[i], want+1, want, true)
@@ -261,11 +266,11 @@ var viewCases = []testCase{
 			}
 		}
 		q.hold("a", time.Hour)
-		at(ids[0], 10, 0, false)
+		fails(ids[0], task.ErrBlocked)
 		at(ids[4], 10, 1, true)
-		at(q.one("d1", task.PutOptions{Delay: time.Hour}), 10, 0, false)
-		_, _, err := q.Position(ctx, 1<<40, 10)
-		e.is(err, task.ErrNotFound)
+		fails(q.one("d1", task.PutOptions{Delay: time.Hour}), task.ErrBlocked)
+		fails(q.first("b1").ID, task.ErrTaken)
+		fails(1<<40, task.ErrNotFound)
 		for _, limit := range []int{0, -1, task.MaxBatch + 1} {
 			_, _, err := q.Position(ctx, ids[0], limit)
 			e.is(err, task.ErrInvalid)
