@@ -48,11 +48,11 @@ type Stats struct {
 // String shows the fields that are not zero, a Capacity without a limit as "unlimited".
 func (s Stats) String() string { return printable.Fields(s) }
 
-// KeyStat has the numbers of one key of a [FairQueue], or of a queue of tasks.
+// KeyStat has the numbers of one key of a [FairQueue], a queue of tasks or an admit.Limiter.
 type KeyStat[K comparable] struct {
 	Key     K    `json:"key"`
 	Backlog int  `json:"backlog"`          // items queued; of tasks, those ready, delayed and held
-	Taken   int  `json:"taken,omitempty"`  // tasks; with ShareTime items in hand
+	Taken   int  `json:"taken,omitempty"`  // tasks; with ShareTime items in hand; permits
 	Buried  int  `json:"buried,omitempty"` // tasks
 	Paused  bool `json:"paused,omitempty"` // by task.Queue.PauseKey
 

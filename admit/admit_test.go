@@ -162,9 +162,9 @@ func checkInvariants(t *testing.T, seed uint64) {
 		require.Equal(t, held, s.Held, "seed %d", seed)
 		eligible := 0
 		for _, k := range l.KeyStats(math.MaxInt, fairq.ByBacklog) {
-			require.Equal(t, heldBy[k.Key], k.Held, "seed %d", seed)
-			if k.Waiting > 0 && (o.MaxPerKey == 0 || k.Held < o.MaxPerKey) {
-				eligible += k.Waiting
+			require.Equal(t, heldBy[k.Key], k.Taken, "seed %d", seed)
+			if k.Backlog > 0 && (o.MaxPerKey == 0 || k.Taken < o.MaxPerKey) {
+				eligible += k.Backlog
 			}
 		}
 		if o.Rate == 0 || s.Level > 0.0001 { // the timer fires a microsecond later
@@ -230,7 +230,7 @@ func TestRelease(t *testing.T) {
 	a.Release()
 	copied.Release()
 	require.Equal(t, 1, l.Stats().Held)
-	require.Equal(t, 1, l.KeyStat("b").Held)
+	require.Equal(t, 1, l.KeyStat("b").Taken)
 	b.Release()
 	require.Zero(t, l.Stats().Held)
 	require.PanicsWithValue(t, "admit: Release of a zero Permit", admit.Permit[string]{}.Release)
@@ -243,8 +243,8 @@ func TestLimits(t *testing.T) {
 		for range 6 {
 			acquire(t, l, "a", "a", time.Hour, got)
 		}
-		require.Equal(t, 2, l.KeyStat("a").Held, "of four")
-		require.Equal(t, 4, l.KeyStat("a").Waiting)
+		require.Equal(t, 2, l.KeyStat("a").Taken, "of four")
+		require.Equal(t, 4, l.KeyStat("a").Backlog)
 		_, err := l.Acquire(t.Context(), "a")
 		require.Equal(t, &fairq.FullError{Len: 4, Limit: 3, PerKey: true}, err,
 			"half of the places are for others")
@@ -262,12 +262,12 @@ func TestLimits(t *testing.T) {
 		_, err = l.TryAcquire("e")
 		require.Equal(t, &fairq.FullError{Len: 4, Limit: 4}, err)
 		require.EqualValues(t, 4, l.Stats().Refused)
-		require.EqualValues(t, 2, l.KeyStat("a").Refused)
+		require.EqualValues(t, 2, l.KeyStat("a").Total.Refused)
 
 		require.ErrorContains(t, l.SetLimit(0), "admit: the limit is 0; the least is 1")
 		require.NoError(t, l.SetLimit(6))
 		synctest.Wait()
-		require.Equal(t, []int{1, 1}, []int{l.KeyStat("c").Held, l.KeyStat("d").Held})
+		require.Equal(t, []int{1, 1}, []int{l.KeyStat("c").Taken, l.KeyStat("d").Taken})
 		require.NoError(t, l.SetLimit(1))
 		l.Close()
 		l.Close()
@@ -375,7 +375,7 @@ func TestNaN(t *testing.T) {
 	require.NoError(t, err)
 	_, err = l.TryAcquire(-nan)
 	require.ErrorIs(t, err, admit.ErrKeyFull)
-	require.Equal(t, 1, l.KeyStat(nan).Held)
+	require.Equal(t, 1, l.KeyStat(nan).Taken)
 	p.Release()
 	for range 1000 {
 		p, err := l.Acquire(t.Context(), nan)
@@ -457,8 +457,8 @@ func TestRate(t *testing.T) {
 		require.Equal(t, "c", <-got, "b has used 20 units")
 		require.Equal(t, "b", <-got)
 		require.InDelta(t, -1, l.Stats().Level, 0.01)
-		require.InDelta(t, 30-21, l.KeyStat("a").Used, 0.01, "20 were there, and nobody waited")
-		require.InDelta(t, 1+20+1, l.KeyStat("b").Used, 0.01)
+		require.InDelta(t, 30-21, l.KeyStat("a").Total.Cost, 0.01, "20 were there, and nobody waited")
+		require.InDelta(t, 1+20+1, l.KeyStat("b").Total.Cost, 0.01)
 		time.Sleep(time.Second)
 		p, err := l.Acquire(ctx, "a")
 		require.NoError(t, err)
@@ -576,7 +576,7 @@ func TestRetryAfter(t *testing.T) {
 		time.Sleep(time.Minute)
 		first := l.KeyStats(1, fairq.ByServed)
 		require.Len(t, first, 1)
-		require.InDelta(t, float64(10*time.Second), first[0].Used, 0,
+		require.InDelta(t, float64(10*time.Second), first[0].Total.Cost, 0,
 			"but that of its last one, when nobody waited")
 		acquire(t, l, "c", "c", time.Hour, got)
 		acquire(t, l, "d", "d", time.Hour, got)

@@ -33,25 +33,6 @@ type Stats struct {
 // String shows the fields that are not zero.
 func (s Stats) String() string { return printable.Fields(s) }
 
-// KeyStat has the counters and gauges of one key of a [Limiter].
-type KeyStat[K comparable] struct {
-	Key        K             `json:"key"`
-	Weight     int           `json:"weight"` // when it came last
-	Held       int           `json:"held"`
-	Waiting    int           `json:"waiting"`
-	OldestWait time.Duration `json:"oldest_wait_ns"`
-
-	// Admitted and Refused are as in [Stats], and Used is the charge of the key: nanoseconds of
-	// permits while a call waited, or units with a Rate. All three restart at 0 when the key is
-	// forgotten.
-	Admitted uint64  `json:"admitted"`
-	Refused  uint64  `json:"refused"`
-	Used     float64 `json:"used"`
-}
-
-// String shows the Key and the fields that are not zero.
-func (s KeyStat[K]) String() string { return printable.Fields(s) }
-
 // Stats returns counters and gauges of one moment. It is O(keys), some nanoseconds for each, with
 // the lock held.
 func (l *Limiter[K]) Stats() Stats {
@@ -73,23 +54,29 @@ func (l *Limiter[K]) Stats() Stats {
 // by waiting calls, then held permits; by the wait of the first call; by the charge, then
 // admissions; or by refusals. If there are fewer keys, it returns all. It is O(keys · log keys);
 // the lock is held for O(keys), some nanoseconds for each.
-func (l *Limiter[K]) KeyStats(n int, by fairq.KeyOrder) []KeyStat[K] {
+//
+// The items of a key are calls: Backlog is how many wait, OldestAge how long the first one has, and
+// Taken is the permits that are held. Total counts since the key was last forgotten, and Recent is
+// the same: Served is admissions, and Cost the charge of the key, nanoseconds of permits while a
+// call waited, or units with a Rate. Weight is that of the last call.
+func (l *Limiter[K]) KeyStats(n int, by fairq.KeyOrder) []fairq.KeyStat[K] {
 	stats := l.keyStats()
-	slices.SortFunc(stats, func(a, b KeyStat[K]) int {
+	slices.SortFunc(stats, func(a, b fairq.KeyStat[K]) int {
 		switch by {
 		case fairq.ByOldest:
-			return cmp.Compare(b.OldestWait, a.OldestWait)
+			return cmp.Compare(b.OldestAge, a.OldestAge)
 		case fairq.ByServed:
-			return cmp.Or(cmp.Compare(b.Used, a.Used), cmp.Compare(b.Admitted, a.Admitted))
+			return cmp.Or(cmp.Compare(b.Total.Cost, a.Total.Cost),
+				cmp.Compare(b.Total.Served, a.Total.Served))
 		case fairq.ByRefused:
-			return cmp.Compare(b.Refused, a.Refused)
+			return cmp.Compare(b.Total.Refused, a.Total.Refused)
 		}
-		return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(b.Held, a.Held))
+		return cmp.Or(cmp.Compare(b.Backlog, a.Backlog), cmp.Compare(b.Taken, a.Taken))
 	})
 	return stats[:max(0, min(n, len(stats)))]
 }
 
-func (l *Limiter[K]) keyStats() (stats []KeyStat[K]) {
+func (l *Limiter[K]) keyStats() (stats []fairq.KeyStat[K]) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Since(l.epoch)
@@ -99,9 +86,9 @@ func (l *Limiter[K]) keyStats() (stats []KeyStat[K]) {
 	return stats
 }
 
-// KeyStat returns the stats of one key; every field but Key is zero if the key is unknown. It is
-// O(1).
-func (l *Limiter[K]) KeyStat(key K) KeyStat[K] {
+// KeyStat returns the stats of one key, as KeyStats does; every field but Key is zero if the key is
+// unknown. It is O(1).
+func (l *Limiter[K]) KeyStat(key K) fairq.KeyStat[K] {
 	if l.hashes {
 		hash(key)
 	}
@@ -110,14 +97,16 @@ func (l *Limiter[K]) KeyStat(key K) KeyStat[K] {
 	if k := l.shares.Find(key); k != nil {
 		return keyStat(k, time.Since(l.epoch))
 	}
-	return KeyStat[K]{Key: key}
+	return fairq.KeyStat[K]{Key: key}
 }
 
-func keyStat[K comparable](k *fairshare.Key[K, line[K]], now time.Duration) KeyStat[K] {
-	return KeyStat[K]{
-		Key: k.Key, Weight: k.Weight(), Held: k.Held(), Waiting: k.Waiting(),
-		OldestWait: k.Data.oldest(now),
-		Admitted:   k.Data.admitted, Refused: k.Data.refused, Used: k.Data.used,
+func keyStat[K comparable](k *fairshare.Key[K, line[K]], now time.Duration) fairq.KeyStat[K] {
+	counts := fairq.Counts{
+		Served: k.Data.admitted, Refused: k.Data.refused, Cost: uint64(k.Data.used + 0.5),
+	}
+	return fairq.KeyStat[K]{
+		Key: k.Key, Weight: k.Weight(), Taken: k.Held(), Backlog: k.Waiting(),
+		OldestAge: k.Data.oldest(now), Total: counts, Recent: counts,
 	}
 }
 

@@ -431,11 +431,7 @@ func (l limiter[K]) keyStats(
 	_ context.Context, n int, by fairq.KeyOrder,
 ) (all []fairq.KeyStat[string], err error) {
 	for _, k := range l.KeyStats(n, by) {
-		counts := fairq.Counts{Served: k.Admitted, Refused: k.Refused, Cost: uint64(k.Used)}
-		all = append(all, fairq.KeyStat[string]{
-			Key: keyText(any(k.Key)), Backlog: k.Waiting, Taken: k.Held, Weight: k.Weight,
-			OldestAge: k.OldestWait, Total: counts, Recent: counts,
-		})
+		all = append(all, shownStat(&k, keyText(any(k.Key))))
 	}
 	return all, nil
 }
