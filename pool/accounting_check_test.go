@@ -62,8 +62,7 @@ func (l *ledger) checkLine(n *testClass, s *pool.Stats) {
 	tasks, err := n.queue.List(l.ctx, task.ListOptions{Limit: math.MaxInt32})
 	require.NoError(l, err)
 	takes := !s.Paused && !s.Closed || s.Closed && s.Nested > 0 && !l.forced
-	free := takes && (s.Idle > 0 || s.Workers == 0 || s.Workers < s.Min || s.Workers < s.Max &&
-		l.loaded())
+	free := takes && (s.Idle > 0 || s.Workers < max(s.Max, 1))
 	busy := map[string]int{}
 	for _, t := range tasks {
 		if t.Info().State == task.Taken {
@@ -94,35 +93,6 @@ func (l *ledger) checkLine(n *testClass, s *pool.Stats) {
 				t.Priority, *s, q)
 		}
 	}
-}
-
-// loaded reports whether a queue is full enough for another worker. Tasks of busy or paused keys
-// need not count.
-func (l *ledger) loaded() bool {
-	for _, n := range l.classes {
-		s, err := n.queue.Stats(l.ctx)
-		require.NoError(l, err)
-		waiting := s.WaitingPut
-		keys, err := n.queue.KeyStats(l.ctx, math.MaxInt32, fairq.ByBacklog)
-		require.NoError(l, err)
-		for _, k := range keys {
-			ready, err := n.queue.Count(l.ctx, task.ListOptions{State: task.Ready, Key: &k.Key})
-			require.NoError(l, err)
-			if slots := n.options.MaxInFlightPerKey; slots > 0 {
-				ready = min(ready, max(slots-k.Taken, 0))
-			}
-			if !k.Paused {
-				waiting += ready
-			}
-		}
-		// A delayed task takes room, and the pool sees that when another task finds none.
-		room := max(n.capacity-s.Counted+s.Ready+s.Delayed, 1)
-		if n.capacity == 0 && waiting > 0 || n.capacity > 0 &&
-			float64(waiting) >= math.Ceil(0.75*float64(room)) {
-			return true
-		}
-	}
-	return false
 }
 
 // balance accounts for all tasks, when all is over.

@@ -20,17 +20,16 @@ import (
 
 // testClass is a class of the pool under test, with its queue.
 type testClass struct {
-	name     string
-	queue    *task.Queue[*chore]
-	store    task.Store // nil if the queue is the pool's own
-	slow     *database  // it, if its calls are transactions, else nil
-	options  task.Options[*chore]
-	capacity int // 0 means none
-	rivals   int // that wait in Take; protected by ledger.mu, as is held
-	held     int // by rivals
-	closed   bool
-	rest     []*task.Task[*chore] // in the end
-	stories  map[task.ID]*story   // protected by ledger.mu
+	name    string
+	queue   *task.Queue[*chore]
+	store   task.Store // nil if the queue is the pool's own
+	slow    *database  // it, if its calls are transactions, else nil
+	options task.Options[*chore]
+	rivals  int // that wait in Take; protected by ledger.mu, as is held
+	held    int // by rivals
+	closed  bool
+	rest    []*task.Task[*chore] // in the end
+	stories map[task.ID]*story   // protected by ledger.mu
 }
 
 // story is what events tell about a task.
@@ -61,10 +60,9 @@ func (l *ledger) open() {
 		o.Queue.MaxInFlightPerKey = 1 + r.IntN(2)
 	}
 	own := func(name string) *testClass {
-		return &testClass{
-			name: name, capacity: o.Queue.Capacity,
-			options: task.Options[*chore]{MaxInFlightPerKey: o.Queue.MaxInFlightPerKey},
-		}
+		return &testClass{name: name, options: task.Options[*chore]{
+			MaxInFlightPerKey: o.Queue.MaxInFlightPerKey,
+		}}
 	}
 	switch form {
 	case 0:
@@ -107,7 +105,6 @@ func (l *ledger) openLine(name string) *testClass {
 	}
 	if r.IntN(2) == 0 {
 		n.options.Capacity = 2 + r.IntN(10)
-		n.capacity = n.options.Capacity
 		if r.IntN(3) == 0 {
 			n.options.WhenFull, n.options.OnEvict = fairq.EvictHeaviest, func(*task.Task[*chore]) {}
 		}

@@ -107,17 +107,13 @@ type Options[V any] struct {
 	Logger *slog.Logger
 }
 
-// Scale is the number of workers. If all are busy, another one starts when the queue is three
-// quarters full, or when a task finds no room, because delayed tasks have it. A worker without
-// work ends when the queue is less than half full. The fill level is the number of tasks that are
-// ready or wait for room, divided by the room for ready tasks. A queue without a capacity is full
-// as soon as a task waits.
+// Scale is the number of workers. If all are busy and a task is ready, another one starts.
 type Scale struct {
 	// Min and Max limit the number of workers. No worker starts before there is a task. With a Min
 	// of 0 all of them end when there is none.
 	Min, Max int
 
-	// IdleTimeout is how long a worker stays without work before it ends. 0 means a minute.
+	// IdleTimeout is how long a worker above Min stays without work before it ends. 0 means a minute.
 	IdleTimeout time.Duration
 }
 

@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime/metrics"
-	"strconv"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -96,20 +94,12 @@ func TestWorkersAreAdded(t *testing.T) {
 		base := goroutines()
 		rig := open(t, capacity, pool.Options[int]{Scale: scale})
 		var producers sync.WaitGroup
-		workers := 0
 		for n := 1; n <= 50; n++ {
 			producers.Go(func() { _ = rig.submit(t.Context(), n) })
 			synctest.Wait()
-			for added := true; added; {
-				waiting := n - workers
-				ready, room := waiting, capacity
-				if rig.holds && capacity > 0 {
-					ready, room = min(n, capacity)-workers, max(capacity-workers, 1)
-				}
-				full := 4*waiting >= 3*room
-				if added = ready > 0 && workers < scale.Max && (workers < max(scale.Min, 1) || full); added {
-					workers++
-				}
+			workers := min(n, scale.Max)
+			if rig.holds && capacity > 0 {
+				workers = min(workers, capacity)
 			}
 			s := rig.stats()
 			require.Equal(t, workers, s.Workers, "%d tasks, capacity %d, %+v", n, capacity, scale)
@@ -211,52 +201,6 @@ func TestIdleWorkersEnd(t *testing.T) {
 	})
 }
 
-// TestBusyWorkersAreLetGo keeps all workers busy, and then lowers the load. The pool ends the
-// workers that it does not need any more.
-func TestBusyWorkersAreLetGo(t *testing.T) {
-	forRigs(t, 10, func(t *testing.T, r *rand.Rand,
-		open func(*testing.T, int, pool.Options[int]) *rig,
-	) {
-		const capacity, most = 16, 8
-		atLeast, outstanding := 1+r.IntN(3), 8+r.IntN(9)
-		rig := open(t, capacity, pool.Options[int]{Scale: pool.Scale{Min: atLeast, Max: most}})
-		next := 0
-		submit := func() {
-			require.NoError(t, rig.submit(t.Context(), next))
-			next++
-		}
-		for range 16 {
-			submit()
-		}
-		synctest.Wait()
-		require.NoError(t, rig.set(most, most))
-		synctest.Wait()
-		require.NoError(t, rig.set(atLeast, most))
-		synctest.Wait()
-		require.Equal(t, most, rig.stats().Workers)
-		rig.let(16 - outstanding)
-		time.Sleep(time.Second) // so that it is not looked between let and submit
-		for range 60 {
-			time.Sleep(20 * time.Second)
-			rig.let(1)
-			submit()
-			synctest.Wait()
-		}
-		workers, room := most, capacity
-		for ; workers > atLeast; workers-- { // below a half one is let go
-			if rig.holds {
-				room = capacity - workers
-			}
-			if 2*(outstanding-workers) >= room {
-				break
-			}
-		}
-		require.Equal(t, workers, rig.stats().Workers, "%d outstanding", outstanding)
-		rig.let(outstanding)
-		require.NoError(t, rig.end(t.Context()))
-	})
-}
-
 // switches returns the runtime's count of goroutine runs. The runtime counts one run in eight.
 func switches() (n uint64) {
 	s := []metrics.Sample{{Name: "/sched/latencies:seconds"}}
@@ -288,41 +232,6 @@ func TestIdlePoolSleeps(t *testing.T) {
 			require.Equal(t, stats, rig.stats())
 			require.Less(t, switches()-before, uint64(200), "an hourly tick makes it about a thousand")
 			require.NoError(t, rig.end(t.Context()))
-		})
-	}
-}
-
-// TestMaxCanBeReachedBesideDelayed fills a queue with delayed tasks, which no worker could do, and
-// then has others wait for room, or be refused.
-func TestMaxCanBeReachedBesideDelayed(t *testing.T) {
-	for _, wait := range []bool{false, true} {
-		inBubble(t, func(t *testing.T, ctx context.Context) {
-			g := newGate()
-			q := openQueue(t, &task.Options[int]{Capacity: 100, CountOnlyWaiting: true})
-			p := openNew(t, q, g.handle, pool.Options[int]{Scale: pool.Scale{Min: 1, Max: 20}})
-			put := q.Put
-			if wait {
-				put = q.PutWait
-			}
-			var accepted atomic.Int64
-			for n := range 150 {
-				o := task.PutOptions{}
-				if 2 <= n && n < 92 { // after two: one runs, and the other's number is counted
-					o.Delay = time.Hour
-				}
-				go func() {
-					if _, err := put(ctx, strconv.Itoa(n), n, o); err == nil {
-						accepted.Add(1)
-					}
-				}()
-				synctest.Wait()
-			}
-			require.Equal(t, 20, p.Stats().Running)
-			if wait {
-				accepted.Store(150)
-			}
-			g.let(int(accepted.Load()))
-			end(t, ctx, p)
 		})
 	}
 }

@@ -58,7 +58,7 @@ func (ws *workerSet) stop() {
 	ws.cancel(ErrShutdown)
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	for _, timer := range []*time.Timer{ws.retryTimer, ws.reaper.timer, ws.scheduleTimer} {
+	for _, timer := range []*time.Timer{ws.retryTimer, ws.reaper, ws.scheduleTimer} {
 		if timer != nil {
 			timer.Stop()
 		}
@@ -192,7 +192,6 @@ func (p *Pool[V]) close() {
 	ctx := context.Background()
 	for _, c := range p.tasks.classes {
 		c.taskWatch.Disarm()
-		c.loadWatch.Disarm()
 		if c.own {
 			_ = c.consumer.Close(ctx) // in memory that cannot fail
 			p.clear(ctx, c)

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/task"
 )
 
@@ -41,7 +40,6 @@ type class[V any] struct {
 	inMemory  bool           // the store is in memory, so no call takes long
 	consumer  *task.Consumer[V]
 	taskWatch *task.Watch[V] // there may be a task
-	loadWatch *task.Watch[V] // enough tasks wait for another worker
 
 	// watching is true while the queue has no task to take, and taskWatch is armed. When taskWatch
 	// is due, woken is true until the next look at the queue.
@@ -69,7 +67,6 @@ func (s *taskSource[V]) add(c *class[V]) {
 		c.watching.Store(false)
 		s.pool.wake()
 	})
-	c.loadWatch = c.consumer.Watch(s.pool.wake)
 	s.classes = append(s.classes, c)
 }
 
@@ -242,57 +239,9 @@ func (s *taskSource[V]) disarm(mayTake bool) (any bool) {
 	return any
 }
 
-// watchLoad implements source.
-func (s *taskSource[V]) watchLoad() bool {
-	for _, c := range s.classes {
-		if c.over.Load() {
-			continue
-		}
-		for before := -1; ; { // until nothing comes between counting and CountTo
-			waiting, room, err := c.readLoad(s.pool.ctx)
-			level := 1
-			if room > 0 {
-				level = loadLevel(room)
-			}
-			if err != nil || waiting >= level { // take finds out what is wrong
-				return false
-			}
-			if waiting <= before {
-				break
-			}
-			c.loadWatch.CountTo(level - waiting)
-			before = waiting
-		}
-	}
-	return true
-}
-
-// loadIsLow implements source.
-func (s *taskSource[V]) loadIsLow() bool {
-	for _, c := range s.classes {
-		waiting, room, err := c.readLoad(s.pool.ctx)
-		switch {
-		case c.over.Load():
-		case err != nil, room == 0 && waiting > 0, room > 0 && 2*waiting >= room:
-			return false
-		}
-	}
-	return true
-}
-
 // drains implements source.
 func (s *taskSource[V]) drains(queue any) bool {
 	return slices.ContainsFunc(s.classes, func(c *class[V]) bool { return any(c.queue) == queue })
-}
-
-// readLoad returns how many tasks wait for a worker or for room, and for how many ready tasks the
-// queue has room, beside the other tasks in its capacity. A room of 0 means no limit.
-func (c *class[V]) readLoad(ctx context.Context) (waiting, room int, err error) {
-	s, err := c.queue.Stats(ctx)
-	if s.Capacity < fairq.MaxLen {
-		room = max(s.Capacity-s.Counted+s.Ready, 1)
-	}
-	return s.Ready + s.WaitingPut, room, err
 }
 
 // setFilter sets the tasks that consumers may take now, by Options.Filter.

@@ -68,8 +68,6 @@ func (w *worker) run(task job, more bool) {
 		if task != nil {
 			if more {
 				ws.wake()
-			} else if first && ws.elastic.Load() && ws.freeWorkers() == 0 {
-				ws.wake() // if the load is high
 			}
 			w.idleSince = time.Time{}
 			task.do(w)
@@ -103,19 +101,12 @@ func (ws *workerSet) hasAsked(w *worker, seen uint64) bool {
 }
 
 // rest waits until a worker that has found no task, or must not ask, is to ask. If the worker must
-// end, end is true, and the worker is removed already.
-func (ws *workerSet) rest(w *worker, seen uint64) (end bool) {
+// end, it returns true, and the worker is removed already.
+func (ws *workerSet) rest(w *worker, seen uint64) bool {
 	ws.mu.Lock()
-	switch {
-	case len(ws.returning) > 0:
-		end = true // the returning handler gets this worker's place
-	case ws.toEnd > 0:
-		ws.toEnd--
-		end = true
-	default:
-		end = ws.active > ws.scale.Max || ws.sourceOver || ws.closing && !ws.mayTakeLocked()
-	}
-	if end {
+	// a handler that returns from Yield gets this worker's place
+	if len(ws.returning) > 0 || ws.active > ws.scale.Max || ws.sourceOver ||
+		ws.closing && !ws.mayTakeLocked() {
 		ws.removeLocked(w)
 		ws.mu.Unlock()
 		return true
@@ -160,7 +151,6 @@ func (ws *workerSet) removeLocked(w *worker) {
 	w.remaining = ws.active
 	delete(ws.all, w)
 	w.counts.addTo(&ws.counts)
-	ws.toEnd = min(ws.toEnd, ws.active)
 	ws.updateLocked()
 	ws.notifyQuietLocked()
 }

@@ -78,7 +78,6 @@ func NewWorkers[K comparable, V any](queue *fairq.FairQueue[K, V], handler Handl
 		s.armed.Store(false)
 		p.wake()
 	})
-	s.loadWatch = queue.Watch(p.wake)
 	p.start(s)
 	return &Workers{&p.workerSet, queue.Len}
 }
@@ -89,7 +88,6 @@ type itemSource[K comparable, V any] struct {
 	class     class[V]
 	queue     *fairq.FairQueue[K, V]
 	itemWatch *fairq.Watch[K, V] // an item is queued
-	loadWatch *fairq.Watch[K, V] // enough items are queued for another worker
 	armed     atomic.Bool        // itemWatch is armed
 }
 
@@ -122,24 +120,6 @@ func (*itemSource[K, V]) rested() {}
 
 // drains implements source.
 func (*itemSource[K, V]) drains(any) bool { return false }
-
-// watchLoad implements source.
-func (s *itemSource[K, V]) watchLoad() bool {
-	level := 1
-	if capacity := s.queue.Stats().Capacity; capacity < fairq.MaxLen {
-		level = loadLevel(capacity)
-	}
-	return s.loadWatch.Arm(level)
-}
-
-// loadIsLow implements source.
-func (s *itemSource[K, V]) loadIsLow() bool {
-	q := s.queue.Stats()
-	if q.Capacity == fairq.MaxLen {
-		return q.Len == 0
-	}
-	return 2*(q.Len+q.WaitingPush) < q.Capacity
-}
 
 // Shutdown ends the workers. They take no more items, and running handlers finish. While a handler
 // is in [Yield] workers still take items, because it may wait for one. If ctx is done first, the

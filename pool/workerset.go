@@ -45,7 +45,6 @@ type workerSet struct {
 	missed atomic.Uint64 // calls of wake that woke nobody; changed under mu
 
 	failing atomic.Bool // the source has returned an error, and not answered since
-	elastic atomic.Bool // the load decides about the number of workers
 
 	// interrupt is set if a worker must not take a task, but look at the set: because it may have to
 	// end, or to make place for a handler that returns from Yield, or because no task may be taken.
@@ -63,10 +62,10 @@ type workerSet struct {
 	yielding      int  // handlers in Yield
 	repeating     int  // further runs of repeating tasks, see repeats: Wait does not wait for them
 	all           map[*worker]struct{}
-	idle          []*worker // workers that wait for a task, in the order of idleSince
-	toEnd         int       // how many must end because the load is low, though there is work
-	reaper        reaper
-	inRange       string // Range.Time of the schedule's range in force; empty if none is
+	idle          []*worker   // workers that wait for a task, in the order of idleSince
+	reaper        *time.Timer // ends workers that are not needed
+	reaping       bool        // it is set
+	inRange       string      // Range.Time of the schedule's range in force; empty if none is
 	scheduleTimer *time.Timer
 	retryTimer    *time.Timer // retries a source that has returned an error
 
@@ -99,12 +98,6 @@ type source interface {
 	// after them. It reports whether there were any. If no task may be taken it also hands back
 	// prefetched tasks.
 	disarm(mayTake bool) bool
-
-	// watchLoad schedules a call of wake when a queue is full enough for another worker, see Scale.
-	// If it is already, it returns false instead. loadIsLow reports whether all queues are empty
-	// enough to end a worker.
-	watchLoad() bool
-	loadIsLow() bool
 
 	// drains reports whether the source takes tasks from this queue.
 	drains(queue any) bool
@@ -151,35 +144,24 @@ func (ws *workerSet) wake() {
 	}
 }
 
-// letAsk lets the worker ask that was busy last, or a new one: up to Scale.Min at any load, and
-// beyond that only if the load is high. It returns false if there is none.
+// letAsk lets the worker ask that was busy last, or a new one. It returns false if there is none.
 func (ws *workerSet) letAsk() bool {
 	ws.mu.Lock()
-	high := ws.active < max(ws.scale.Min, 1)
-	if ws.canStartLocked() && !high && !ws.asking {
-		ws.mu.Unlock()
-		high = !ws.source.watchLoad()
-		ws.mu.Lock()
-	}
-	n := len(ws.idle)
-	switch {
-	case ws.asking && ws.mayTakeLocked():
-		ws.missed.Add(1) // it will ask again, or wake the next one
-	case n > 0 && ws.mayTakeLocked():
-		w := ws.idle[n-1]
-		ws.idle[n-1] = nil
-		ws.idle = ws.idle[:n-1]
-		ws.asking, w.asks = true, true
-		w.wake <- true
-	case high && ws.canStartLocked():
+	may, n := ws.mayTakeLocked(), len(ws.idle)
+	if may && !ws.asking && n == 0 && ws.active < max(ws.scale.Max, 1) {
 		ws.startLocked()
 		return true
-	default:
-		ws.missed.Add(1)
-		ws.mu.Unlock()
-		return false
 	}
-	ws.mu.Unlock()
+	defer ws.mu.Unlock()
+	if !may || ws.asking || n == 0 {
+		ws.missed.Add(1)
+		return may && ws.asking // it will ask again, or wake the next one
+	}
+	w := ws.idle[n-1]
+	ws.idle[n-1] = nil
+	ws.idle = ws.idle[:n-1]
+	ws.asking, w.asks = true, true
+	w.wake <- true
 	return true
 }
 
@@ -220,10 +202,6 @@ func (ws *workerSet) startLocked() {
 	}
 }
 
-func (ws *workerSet) canStartLocked() bool {
-	return len(ws.idle) == 0 && ws.active < max(ws.scale.Max, 1) && ws.mayTakeLocked()
-}
-
 // updateLocked gives free places to handlers that return from Yield, and computes interrupt. Every
 // change that affects either calls it.
 func (ws *workerSet) updateLocked() {
@@ -235,7 +213,7 @@ func (ws *workerSet) updateLocked() {
 		w.place <- true
 		w.place = nil
 	}
-	ws.interrupt.Store(ws.active > ws.scale.Max || ws.toEnd > 0 || len(ws.returning) > 0 ||
+	ws.interrupt.Store(ws.active > ws.scale.Max || len(ws.returning) > 0 ||
 		!ws.mayTakeLocked())
 	ws.setReaperLocked()
 }
@@ -243,11 +221,11 @@ func (ws *workerSet) updateLocked() {
 // sourceRetry is the delay before retrying a source that has returned an error.
 const sourceRetry = time.Second
 
-// freeWorkers returns how many workers wait for a task, or would start for one at any load.
+// freeWorkers returns how many workers wait for a task, or would start for one.
 func (ws *workerSet) freeWorkers() int {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	return len(ws.idle) + max(ws.scale.Min-ws.active+ws.starting, 0)
+	return len(ws.idle) + max(ws.scale.Max-ws.active+ws.starting, 0)
 }
 
 // sourceWorks is called when the source has answered. A task that was prefetched is no answer.
