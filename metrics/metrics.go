@@ -341,8 +341,7 @@ var tables = map[reflect.Type][]metric{
 		{"fairq.pool.panics", "{panic}", "Handlers that have panicked.", Counter, "", "Panics"},
 		{
 			"fairq.pool.events", "{task}", "Tasks that were not done.", Counter, "event",
-			"drop Dropped expire Expired dead_letter DeadLetters leave_over Leftovers " +
-				"refuse Refused",
+			"drop Dropped expire Expired dead_letter DeadLetters leave_over Leftovers",
 		},
 	},
 	reflect.TypeFor[admit.Stats](): {

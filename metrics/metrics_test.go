@@ -255,7 +255,7 @@ func TestObserve(t *testing.T) {
 		}
 		told := map[string]int{}
 		all := func(_ context.Context, e pool.Event[string]) {
-			if e.Task != nil && e.Kind != pool.EventOffered {
+			if e.Task != nil {
 				told[e.Kind.String()+" "+e.Task.Payload]++
 			}
 		}

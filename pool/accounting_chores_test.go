@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/pool"
 	"github.com/fairq/fairq/task"
 )
@@ -113,11 +112,8 @@ func (l *ledger) newChore(r *rand.Rand, nested bool) *chore {
 func (l *ledger) produce(r *rand.Rand) {
 	for range 5 + r.IntN(20) {
 		ctx, cancel := context.WithTimeout(l.ctx, time.Duration(r.IntN(400))*time.Millisecond)
-		if how := []string{"submit", "put", "put", "try", "wait", "batch"}[r.IntN(6)]; how == "batch" {
-			l.offerBatch(ctx, r)
-		} else {
-			l.offer(ctx, l.newChore(r, false), how, r.IntN(2) == 0)
-		}
+		how := []string{"submit", "put", "put", "try", "wait"}[r.IntN(5)]
+		l.offer(ctx, l.newChore(r, false), how, r.IntN(2) == 0)
 		cancel()
 		if r.IntN(2) == 0 {
 			time.Sleep(time.Duration(r.IntN(30)) * time.Millisecond)
@@ -150,31 +146,6 @@ func (l *ledger) offer(ctx context.Context, c *chore, how string, uniqueKey bool
 		id, err = l.p.Put(ctx, c.key, c, c.put)
 	}
 	l.put(c, id, err)
-}
-
-// offerBatch submits some chores at once.
-func (l *ledger) offerBatch(ctx context.Context, r *rand.Rand) {
-	var chores []*chore
-	var batch []pool.Entry[*chore]
-	for range r.IntN(6) {
-		c := l.newChore(r, false)
-		chores = append(chores, c)
-		batch = append(batch, pool.Entry[*chore]{Key: c.key, Payload: c, Options: c.put})
-	}
-	ids, err := l.p.SubmitBatch(ctx, batch)
-	if err == nil && len(ids) != len(batch) {
-		l.Errorf("%d of a batch of %d were put, without an error", len(ids), len(batch))
-	}
-	for i, c := range chores {
-		switch {
-		case i < len(ids):
-			l.put(c, ids[i], nil)
-		case i == len(ids):
-			l.put(c, 0, err)
-		default:
-			l.put(c, 0, fairq.ErrFull) // or whatever it was
-		}
-	}
 }
 
 // put notes what came of submitting a chore.
@@ -377,3 +348,14 @@ func (l *ledger) away(f func()) {
 	}()
 	f()
 }
+
+// mistakenNil returns a nil pointer as an error. Its Error method panics.
+func mistakenNil() error {
+	var e *brokenError
+	return e
+}
+
+// brokenError is an error whose nil pointer a handler returns by mistake.
+type brokenError struct{ text string }
+
+func (e *brokenError) Error() string { return e.text }

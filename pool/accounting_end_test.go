@@ -136,6 +136,6 @@ func (l *ledger) isRefusal(c *chore) bool {
 	err := c.err
 	return errors.Is(err, fairq.ErrFull) || errors.Is(err, pool.ErrShutdown) ||
 		errors.Is(err, context.DeadlineExceeded) ||
-		errors.Is(err, context.Canceled) || errors.Is(err, pool.ErrWouldWait) ||
+		errors.Is(err, context.Canceled) ||
 		errors.Is(err, task.ErrClosed) && (c.class.closed || c.waits)
 }

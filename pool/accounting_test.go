@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -58,17 +57,6 @@ func TestAccounting(t *testing.T) {
 			l.balance()
 		}
 	})
-}
-
-// oddBackoff is a user's function that does not always return.
-func oddBackoff(failures int) time.Duration {
-	switch failures {
-	case 2:
-		panic("no backoff")
-	case 3:
-		runtime.Goexit()
-	}
-	return time.Duration(failures-2) * 10 * time.Millisecond // negative at first
 }
 
 // ledger drives a pool, and knows what becomes of each task.
@@ -142,20 +130,11 @@ func newLedger(t *testing.T, seed uint64) *ledger {
 		MaxAttempts: r.IntN(5) - 1,
 		Backoff: pool.Backoff{
 			Base: 10 * time.Millisecond, Max: 100 * time.Millisecond,
-			Jitter: pool.Jitter(r.IntN(4)),
+			Jitter: float64(r.IntN(3)) / 2,
 		},
-	}
-	if r.IntN(4) == 0 {
-		o.Policy.Backoff = pool.Backoff{Func: oddBackoff}
 	}
 	if r.IntN(3) == 0 {
 		o.Policy.Timeout = time.Duration(5+r.IntN(100)) * time.Millisecond
-	}
-	if r.IntN(4) == 0 {
-		o.ForTask = func(t *task.Task[*chore], p pool.Policy) pool.Policy {
-			p.MaxAttempts = 2
-			return p
-		}
 	}
 	if r.IntN(5) == 0 {
 		o.Delay = time.Duration(r.IntN(50)) * time.Millisecond

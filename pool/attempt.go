@@ -23,7 +23,6 @@ type attempt[V any] struct {
 
 // extra has the rare fields of an attempt.
 type extra struct {
-	policy       *Policy       // the result of Options.ForTask
 	ran          time.Duration // how long the handler ran; 0 if no option needs that
 	deadline     time.Time     // of the context; zero if it has none
 	late         error         // its cause then
@@ -104,7 +103,7 @@ func (a *attempt[V]) run(w *worker) error {
 	}
 	a.happened(EventStarted, waited, 0, nil)
 	expires := a.task.Expires()
-	if expires || p.forTask != nil || p.policy.Timeout > 0 {
+	if expires || p.policy.Timeout > 0 {
 		a.setDeadline()
 	}
 	limit := 0
@@ -112,9 +111,6 @@ func (a *attempt[V]) run(w *worker) error {
 		limit = a.maxAttempts()
 	}
 	switch {
-	case p.forTask != nil && a.policy().InOrder && !a.class.queue.KeepsOrder():
-		return Permanent(invalid("Options.ForTask: Policy.InOrder is true; the queue must have a " +
-			"MaxInFlightPerKey of 1 and KeepPlace for that"))
 	case limit > 0 && a.task.Attempts > limit: // its last attempt has ended without a result
 		a.task.Attempts = limit
 		return a.lastAttemptLost()
@@ -167,15 +163,12 @@ var (
 
 // setDeadline computes the deadline of the handler.
 func (a *attempt[V]) setDeadline() {
-	if p := a.class.pool; p.forTask != nil {
-		a.set().policy = new(p.forTask(&a.task, p.policy))
-	}
 	sooner := func(at time.Time, cause error) {
 		if x := a.set(); x.deadline.IsZero() || at.Before(x.deadline) {
 			x.deadline, x.late = at, cause
 		}
 	}
-	if timeout := a.policy().Timeout; timeout > 0 {
+	if timeout := a.class.pool.policy.Timeout; timeout > 0 {
 		sooner(time.Now().Add(timeout), ErrTimeout)
 	}
 	if a.task.Expires() {
@@ -183,14 +176,6 @@ func (a *attempt[V]) setDeadline() {
 			sooner(at, ErrDeadline)
 		}
 	}
-}
-
-// policy returns the policy of the task.
-func (a *attempt[V]) policy() *Policy {
-	if policy := a.extraOrZero().policy; policy != nil {
-		return policy
-	}
-	return &a.class.pool.policy
 }
 
 // Deadline implements [context.Context].
@@ -215,10 +200,8 @@ func (a *attempt[V]) Value(key any) any {
 		x.mu.Unlock()
 	}
 	switch {
-	case ended && (key == workerKey{} || key == setKey{} || key == attemptKey{}):
+	case ended && (key == workerKey{} || key == setKey{}):
 		return nil // the goroutine left behind is no handler
-	case key == attemptKey{}:
-		return a
 	case ctx == nil && ended:
 		ctx = endedContext
 	case ctx == nil:
@@ -305,7 +288,7 @@ func (a *attempt[V]) endContext(ran time.Duration) {
 
 // maxAttempts returns how often the task may be tried; 0 means no limit.
 func (a *attempt[V]) maxAttempts() int {
-	switch of, policy := a.task.Info().MaxAttempts, a.policy().MaxAttempts; {
+	switch of, policy := a.task.Info().MaxAttempts, a.class.pool.policy.MaxAttempts; {
 	case of > 0:
 		return of
 	case policy == 0:

@@ -27,7 +27,21 @@ type DeadLetter[V any] struct {
 // metadata, deadline and limit of attempts, and the rest of its delay and time to live. If its
 // time to live is over, its end is the deadline.
 func (l *DeadLetter[V]) PutOptions(now time.Time) PutOptions {
-	return PutOptions{resubmitOptions(&l.Task, now), l.Class}
+	i := &l.Task
+	p := PutOptions{task.PutOptions{
+		Priority: i.Priority, Cost: i.Cost, Kind: i.Kind, UniqueKey: i.UniqueKey, TTR: i.TTR,
+		MaxAttempts: i.MaxAttempts, Deadline: i.Deadline, Metadata: i.Metadata,
+	}, l.Class}
+	if i.State == task.Delayed {
+		p.Delay = max(i.Until.Sub(now), 0)
+	}
+	if i.Expires.IsZero() || i.Expires.Equal(i.Deadline) {
+		return p
+	}
+	if p.TTL = min(i.Expires.Sub(now)-p.Delay, task.MaxDuration); p.TTL <= 0 {
+		p.TTL, p.Deadline = 0, i.Expires // a TTL cannot end before the delay, a Deadline can
+	}
+	return p
 }
 
 // Reason is why a task was not done.

@@ -320,24 +320,3 @@ func TestLetterPutAgain(t *testing.T) {
 		require.Equal(t, c.want, (&pool.DeadLetter[int]{Task: c.was}).PutOptions(now))
 	}
 }
-
-// TestTransitKeepsTimes takes a task to another queue, where it has the rest of its times.
-func TestTransitKeepsTimes(t *testing.T) {
-	inBubble(t, func(t *testing.T, ctx context.Context) {
-		next, begin := openQueue[int](t, nil), time.Now()
-		transit := pool.Transit(next)
-		p := openFunc(t, func(ctx context.Context, tk *task.Task[int]) error {
-			time.Sleep(time.Minute)
-			return transit(ctx, tk)
-		}, pool.Options[int]{Workers: 1, DeadlineAfter: 2 * time.Hour})
-		_, err := p.Put(ctx, "a", 1, pool.PutOptions{PutOptions: task.PutOptions{TTL: time.Hour}})
-		require.NoError(t, err)
-		wait(t, p)
-		tasks, err := next.List(ctx, task.ListOptions{})
-		require.NoError(t, err)
-		require.Len(t, tasks, 1)
-		require.Equal(t, begin.Add(time.Hour), tasks[0].Info().Expires)
-		require.Equal(t, begin.Add(2*time.Hour), tasks[0].Info().Deadline)
-		end(t, ctx, p)
-	})
-}

@@ -131,11 +131,11 @@ func (x *trial) handler(t *testing.T) pool.Handler[*task.Task[timed]] {
 			case <-end:
 			case <-ctx.Done():
 				assert.Equal(t, pool.ErrDeadline, context.Cause(ctx))
-				return ctx.Err()
+				return errors.Join(ctx.Err(), pool.RetryAfter(j.backoff))
 			}
 		}
 		if tk.Attempts <= j.failures {
-			return errNo
+			return errors.Join(errNo, pool.RetryAfter(j.backoff))
 		}
 		x.note(func(now time.Duration) { x.results[j.n].done = append(x.results[j.n].done, now) })
 		return nil
@@ -148,12 +148,7 @@ func testDelayAndDeadline(t *testing.T, r *rand.Rand, own bool) {
 	sink, handler := x.sink(t), x.handler(t)
 	o := pool.Options[timed]{
 		Workers: len(x.results), DeadLetters: sink, Delay: anyTime(r), DeadlineAfter: anyDeadline(r),
-		ForTask: func(tk *task.Task[timed], _ pool.Policy) pool.Policy {
-			return pool.Policy{
-				MaxAttempts: maxAttempts,
-				Backoff:     pool.Backoff{Base: tk.Payload.backoff, Max: tk.Payload.backoff},
-			}
-		},
+		Policy: pool.Policy{MaxAttempts: maxAttempts},
 	}
 	if o.DeadlineAfter > 0 && o.Delay >= o.DeadlineAfter {
 		o.Delay = 0

@@ -32,13 +32,6 @@ var (
 	// task.
 	ErrDeadline = errors.New("pool: deadline of the task is over")
 
-	// ErrWouldWait is returned by Do when a handler calls it for a task that could never start,
-	// because the handler itself is in its way. It has not put the task. In this way are the tasks
-	// whose handlers wait in Do for each other, so that the last one to come gets the error: they
-	// fill the limit of its key (MaxInFlightPerKey, SetKey), or the task would follow one of them
-	// (Replace), or end the group of one (AtEnd, AtAbort).
-	ErrWouldWait = errors.New("pool: the task would wait for the handler that waits for it")
-
 	// ErrSnoozed marks errors of [Snooze], [HoldKey] and [Repeat], as [errors.Is] reports: nothing
 	// has failed.
 	ErrSnoozed = errors.New("pool: snoozed")

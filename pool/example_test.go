@@ -49,7 +49,7 @@ func ExampleNew() {
 		Policy: pool.Policy{
 			Timeout:     time.Minute,
 			MaxAttempts: 3,
-			Backoff:     pool.Backoff{Base: time.Millisecond, Max: time.Second, Jitter: pool.HalfJitter},
+			Backoff:     pool.Backoff{Base: time.Millisecond, Max: time.Second, Jitter: 0.5},
 		},
 		DeadLetters: func(_ context.Context, letter *pool.DeadLetter[string]) error {
 			fmt.Printf("given up on %s after %d attempts: %s: %v\n", letter.Payload, letter.Attempts,
@@ -215,19 +215,6 @@ func ExampleYield() {
 	// page 1
 	// page 2
 	// page 3
-}
-
-func ExampleChain() {
-	step := func(name string, err error) pool.Handler[int] {
-		return func(context.Context, int) error { fmt.Println(name); return err }
-	}
-	h := pool.Chain(step("download", nil), step("resize", errors.New("not a picture")),
-		step("upload", nil))
-	fmt.Println(h(context.Background(), 1))
-	// Output:
-	// download
-	// resize
-	// step 2: not a picture
 }
 
 // Middleware is any function that takes a Handler and returns one.

@@ -2,11 +2,8 @@ package pool
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/fairq/fairq/task"
@@ -31,42 +28,6 @@ func (m Mux[V]) Kinds() []string {
 	kinds := slices.AppendSeq([]string{}, maps.Keys(m))
 	slices.Sort(kinds)
 	return kinds
-}
-
-// Chain returns a handler that calls others one after the other. When one returns an error it
-// stops, and returns that error with the number of the step, from 1 on. When the task is tried
-// again, all of them are called again.
-func Chain[T any](steps ...Handler[T]) Handler[T] {
-	return func(ctx context.Context, t T) error {
-		for i, step := range steps {
-			if err := step(ctx, t); err != nil {
-				return fmt.Errorf("step %d: %w", i+1, err)
-			}
-		}
-		return nil
-	}
-}
-
-// Parallel returns a handler that calls others at the same time, each in a goroutine of its own,
-// and joins their errors. If one panics, that is an error too.
-func Parallel[T any](handlers ...Handler[T]) Handler[T] {
-	return func(ctx context.Context, t T) error {
-		errs := make([]error, len(handlers))
-		var all sync.WaitGroup
-		for i, h := range handlers {
-			all.Go(func() {
-				errs[i] = errGoexit
-				defer func() {
-					if v := recover(); v != nil {
-						errs[i] = newPanicError("the handler", v)
-					}
-				}()
-				errs[i] = h(ctx, t)
-			})
-		}
-		all.Wait()
-		return errors.Join(errs...)
-	}
 }
 
 // Repeat returns a handler for tasks that are done again and again. When the handler has done one,
@@ -109,58 +70,21 @@ func Repeat[V any](
 	}
 }
 
-// Transit returns a handler that puts each task into another queue; in this queue it is then done.
-// The task keeps its key, kind, priority, unique key, metadata, deadline and limit of attempts,
-// and the rest of its time to live. If the other queue is full the handler waits for room, which
-// slows this pool too. If the pool itself drains the other queue, the handler fails instead, with
-// an [task.ErrFull].
-func Transit[V any](next *task.Queue[V]) Handler[*task.Task[V]] {
-	return func(ctx context.Context, t *task.Task[V]) error {
-		info := t.Info()
-		return putWait(ctx, next, t.Key, t.Payload, resubmitOptions(&info, time.Now()))
-	}
-}
-
-// Forward returns a sink that puts each letter into another queue, as Transit does, with the rest
-// of its delay. It is a new task there, with all its attempts. A task that failed or was too late
-// has no deadline, time to live or delay there.
+// Forward returns a sink that puts each letter into another queue, with the options of
+// [DeadLetter.PutOptions]: a new task there, with all its attempts. A task that failed or was too
+// late has no deadline, time to live or delay there. If the queue is full the sink waits for room,
+// unless the pool itself drains it: then it returns a [task.ErrFull].
 func Forward[V any](next *task.Queue[V]) Sink[V] {
 	return func(ctx context.Context, letter *DeadLetter[V]) error {
 		options := letter.PutOptions(time.Now())
 		if letter.Reason == ReasonFailed || letter.Reason == ReasonDeadline {
 			options.Deadline, options.TTL, options.Delay = time.Time{}, 0, 0
 		}
-		return putWait(ctx, next, letter.Task.Key, letter.Payload, options.PutOptions)
+		put := next.PutWait
+		if ws := setOf(ctx); ws != nil && ws.source.drains(next) { // it could wait for itself
+			put = next.Put
+		}
+		_, err := put(ctx, letter.Task.Key, letter.Payload, options.PutOptions)
+		return err
 	}
-}
-
-// putWait puts a task into another queue. It waits for room, unless the context belongs to a pool
-// that drains that queue: then it could wait for itself.
-func putWait[V any](ctx context.Context, next *task.Queue[V], key string, payload V,
-	options task.PutOptions,
-) error {
-	put := next.PutWait
-	if ws := setOf(ctx); ws != nil && ws.source.drains(next) {
-		put = next.Put
-	}
-	_, err := put(ctx, key, payload, options)
-	return err
-}
-
-// resubmitOptions returns the options to put a task again now.
-func resubmitOptions(i *task.Info, now time.Time) task.PutOptions {
-	p := task.PutOptions{
-		Priority: i.Priority, Cost: i.Cost, Kind: i.Kind, UniqueKey: i.UniqueKey, TTR: i.TTR,
-		MaxAttempts: i.MaxAttempts, Deadline: i.Deadline, Metadata: i.Metadata,
-	}
-	if i.State == task.Delayed {
-		p.Delay = max(i.Until.Sub(now), 0)
-	}
-	if i.Expires.IsZero() || i.Expires.Equal(i.Deadline) {
-		return p
-	}
-	if p.TTL = min(i.Expires.Sub(now)-p.Delay, task.MaxDuration); p.TTL <= 0 {
-		p.TTL, p.Deadline = 0, i.Expires // a TTL cannot end before the delay, a Deadline can
-	}
-	return p
 }

@@ -2,8 +2,6 @@ package pool_test
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"runtime"
 	"testing"
 	"testing/synctest"
@@ -140,55 +138,5 @@ func TestMux(t *testing.T) {
 		require.EqualError(t, pool.Mux[int]{}.Handle(ctx, tk),
 			`pool: invalid: there is no handler for kind "other"`)
 		require.ErrorIs(t, p.Shutdown(ctx), pool.ErrShutdown)
-	})
-}
-
-// TestChain fails in each of the steps, or in none.
-func TestChain(t *testing.T) {
-	for fails := range 4 {
-		var calls []int
-		step := func(i int) pool.Handler[int] {
-			return func(_ context.Context, n int) error {
-				calls = append(calls, n+i)
-				if i == fails {
-					return errNo
-				}
-				return nil
-			}
-		}
-		err := pool.Chain(step(0), step(1), step(2))(t.Context(), 10)
-		require.Equal(t, []int{10, 11, 12}[:min(fails+1, 3)], calls)
-		if fails == 3 {
-			require.NoError(t, err)
-			continue
-		}
-		require.EqualError(t, err, fmt.Sprintf("step %d: no", fails+1))
-		require.ErrorIs(t, err, errNo)
-	}
-	require.NoError(t, pool.Chain[int]()(t.Context(), 1))
-}
-
-// TestParallel has handlers that take their time, fail and panic.
-func TestParallel(t *testing.T) {
-	inBubble(t, func(t *testing.T, ctx context.Context) {
-		errOther := errors.New("other")
-		begin := time.Now()
-		sleep := func(d time.Duration, err error) pool.Handler[int] {
-			return func(context.Context, int) error { time.Sleep(d); return err }
-		}
-		require.NoError(t, pool.Parallel(sleep(time.Second, nil), sleep(time.Minute, nil))(ctx, 1))
-		require.Equal(t, time.Minute, time.Since(begin))
-		err := pool.Parallel(sleep(time.Hour, errNo), sleep(0, nil), sleep(time.Second, errOther),
-			func(context.Context, int) error { panicHere("boo"); return nil },
-			func(context.Context, int) error { runtime.Goexit(); return nil })(ctx, 1)
-		require.Equal(t, time.Minute+time.Hour, time.Since(begin))
-		require.ErrorIs(t, err, errNo)
-		require.ErrorIs(t, err, errOther)
-		var panicked *task.PanicError
-		require.ErrorAs(t, err, &panicked)
-		require.Equal(t, "boo", panicked.Value)
-		require.Contains(t, string(panicked.Stack), "panicHere")
-		require.ErrorContains(t, err, "runtime.Goexit")
-		require.NoError(t, pool.Parallel[int]()(ctx, 1))
 	})
 }

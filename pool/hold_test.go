@@ -195,7 +195,7 @@ func doInOrder(t *testing.T, ctx context.Context,
 	o := pool.Options[int]{
 		Workers: 3, Policy: pool.Policy{
 			MaxAttempts: -1, InOrder: true,
-			Backoff: pool.Backoff{Max: 4 * time.Second, Jitter: pool.FullJitter},
+			Backoff: pool.Backoff{Max: 4 * time.Second, Jitter: 1},
 		},
 		DeadLetters: box.sink,
 	}
@@ -238,25 +238,6 @@ func doInOrder(t *testing.T, ctx context.Context,
 	require.Len(t, box.all(), failedForGood)
 	s := p.Stats()
 	require.EqualValues(t, keys*tasks-failedForGood, s.Succeeded)
-}
-
-// A policy of ForTask that says InOrder, where the queue does not keep the order, is an error.
-func TestInOrderWithoutOrder(t *testing.T) {
-	for _, o := range []task.Options[int]{{}, {MaxInFlightPerKey: 1}, *inOrder} {
-		inBubble(t, func(t *testing.T, ctx context.Context) {
-			p := openFunc(t, nothing, pool.Options[int]{
-				Queue:   o,
-				ForTask: func(_ *task.Task[int], p pool.Policy) pool.Policy { p.InOrder = true; return p },
-			})
-			err := p.Do(ctx, "a", 1, pool.PutOptions{})
-			require.Equal(t, !o.KeepPlace, err != nil)
-			if err != nil {
-				require.ErrorContains(t, err, "ForTask: Policy.InOrder is true")
-			}
-			require.Equal(t, uint64(1), p.Stats().Started)
-			end(t, ctx, p)
-		})
-	}
 }
 
 // If the function for the next time panics, the work is not done again: the task has failed for

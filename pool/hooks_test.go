@@ -81,7 +81,7 @@ func forHooks(t *testing.T, hooks []string,
 func TestHooksThatFail(t *testing.T) {
 	hooks := []string{
 		"scaled", "started", "succeeded", "failed", "retried", "expired", "dead letter", "Log",
-		"DeadLetters", "ForTask",
+		"DeadLetters",
 	}
 	forHooks(t, hooks, func(t *testing.T, ctx context.Context, hook string, exits bool,
 		call func(string),
@@ -93,8 +93,7 @@ func TestHooksThatFail(t *testing.T) {
 				call("DeadLetters")
 				return nil
 			},
-			Policy:  pool.Policy{MaxAttempts: 2},
-			ForTask: func(_ *task.Task[int], p pool.Policy) pool.Policy { call("ForTask"); return p },
+			Policy: pool.Policy{MaxAttempts: 2},
 		}
 		if hook == "Log" {
 			o.Logger = slog.New(map[bool]slog.Handler{false: brokenLog{}, true: exitingLog{}}[exits])

@@ -122,15 +122,8 @@ func TestSubmitToOwnFullPool(t *testing.T) {
 				return <-result
 			},
 			"Do": func(ctx context.Context) error { return p.Do(ctx, "a", 0, pool.PutOptions{}) },
-			"Transit": func(ctx context.Context) error {
-				return pool.Transit(p.Queue("full"))(ctx, &task.Task[int]{Key: "a"})
-			},
 			"Forward": func(ctx context.Context) error {
 				return pool.Forward(p.Queue("full"))(ctx, &pool.DeadLetter[int]{Task: task.Info{Key: "a"}})
-			},
-			"batch": func(ctx context.Context) error {
-				_, err := p.SubmitBatch(ctx, []pool.Entry[int]{{Key: "a"}})
-				return err
 			},
 		}
 		got := map[string]error{}

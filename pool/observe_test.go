@@ -104,22 +104,19 @@ func TestObserver(t *testing.T) {
 		require.ErrorIs(t, err, task.ErrFull)
 		wait(t, p)
 		require.Equal(t, []string{
-			"offered x 0 0 0 0s to the caller", "scaled  1", "started x 1 0 1 0s",
+			"scaled  1", "started x 1 0 1 0s",
 			"succeeded x 1 0 1 10s",
-			"offered x 0 1 0 0s to the caller", "started x 2 1 1 0s", "retried x 2 1 1 10s 1m0s no",
+			"started x 2 1 1 0s", "retried x 2 1 1 10s 1m0s no",
 			"started x 2 1 2 0s", "dead letter x 2 1 2 failed", "failed x 2 1 2 10s no",
-			"offered x 0 2 0 0s to the caller", "started x 3 2 1 0s",
+			"started x 3 2 1 0s",
 			"snoozed x 3 2 1 10s 1m0s pool: to be done in 1m0s", "started x 3 2 1 0s",
 			"succeeded x 3 2 1 10s",
-			"offered y 0 3 0 0s to the caller", "started y 1 3 1 0s",
+			"started y 1 3 1 0s",
 			"lost y 1 3 1 20s task: lease lost", "started y 1 3 2 5s", "succeeded y 1 3 2 10s",
-			"offered x 0 4 0 0s to the caller", "started x 4 4 1 0s",
+			"started x 4 4 1 0s",
 			"cancelled x 4 4 1 12s task: lease lost",
-			"offered x 0 5 0 0s to the caller",
-			"offered x 0 6 0 0s to the caller", "dead letter x 0 6 0 overflow",
+			"dead letter x 0 6 0 overflow",
 			"dropped x 0 6 0 0s to the caller",
-			"offered x 0 7 0 0s to the caller",
-			"refused x 0 7 0 0s fairq: full: it holds 1, the limit is 1 to the caller",
 			"expired x 5 5 0 0s", "dead letter x 5 5 0 deadline",
 		}, o.lines)
 		end(t, ctx, p)

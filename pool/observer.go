@@ -15,8 +15,8 @@ import (
 // Without an Observer no event is made, and no clock is read for it. If it panics, the Logger logs
 // that, and the pool goes on.
 //
-// An event of a call, such as EventOffered, comes with the context of that call, any other with a
-// context that lasts as long as the pool. An Observer that calls Submit, Wait or the like of this
+// An EventDropped of a call of Submit or the like comes with the context of that call, any other
+// event with a context that lasts as long as the pool. An Observer that calls Submit, Wait or the like of this
 // pool must pass its context, by which the pool sees that the call must not wait.
 type Observer[V any] func(ctx context.Context, e Event[V])
 
@@ -45,12 +45,7 @@ type EventKind uint8
 
 // The kinds of events.
 const (
-	// EventOffered is each task of Submit, SubmitBatch, Do, TrySubmit or Put, unless its class is
-	// unknown. EventRefused comes after it, if that call returns an error for the task.
-	EventOffered EventKind = iota
-	EventRefused
-
-	EventStarted // a handler begins
+	EventStarted EventKind = iota // a handler begins
 
 	// Each started attempt ends in one of these; see the counters of [Stats].
 	EventSucceeded
@@ -71,7 +66,7 @@ const (
 )
 
 var eventNames = [...]string{
-	"offered", "refused", "started", "succeeded", "retried", "snoozed", "failed", "cancelled", "lost",
+	"started", "succeeded", "retried", "snoozed", "failed", "cancelled", "lost",
 	"returned", "dropped", "expired", "dead letter", "scaled",
 }
 

@@ -32,11 +32,8 @@ type Options[V any] struct {
 	// Schedule replaces Scale at certain times of the day.
 	Schedule Schedule
 
-	// Policy is how each task runs. ForTask, if not nil, gets a task and this Policy, and returns
-	// the policy of the task. A task whose policy is InOrder in a queue that keeps no order fails for
-	// good, with an [task.ErrInvalid].
-	Policy  Policy
-	ForTask func(t *task.Task[V], p Policy) Policy
+	// Policy is how each task runs.
+	Policy Policy
 
 	// Delay and DeadlineAfter are for tasks that are submitted without their own: how long after
 	// Submit they become ready, and when they expire. 0 means none. A task with a negative
@@ -138,7 +135,7 @@ type Policy struct {
 	// the key goes on; so it does if a failed task is deleted. [task.Queue.ResumeKey] ends the wait
 	// sooner. The queue must have a MaxInFlightPerKey of 1 and KeepPlace; one of the pool's own has
 	// both then. Priorities come before order, and a task that is put with a Delay is not waited
-	// for. A handler cannot wait for another task of its key: Do returns [ErrWouldWait].
+	// for. A handler must not wait for another task of its key.
 	InOrder bool
 }
 
@@ -311,6 +308,8 @@ func (o *Options[V]) completeCommon() (*workerSettings, error) {
 		{"DeadlineAfter", o.DeadlineAfter},
 		{"AbandonAfter", o.AbandonAfter},
 		{"Policy.Timeout", o.Policy.Timeout},
+		{"Policy.Backoff.Base", o.Policy.Backoff.Base},
+		{"Policy.Backoff.Max", o.Policy.Backoff.Max},
 	} {
 		if d.value < 0 || d.value > task.MaxDuration {
 			return nil, invalid("Options.%s is %v; the limits are 0 and %v", d.name, d.value,

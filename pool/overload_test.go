@@ -109,7 +109,7 @@ func TestWhatCannotBeDropped(t *testing.T) {
 				require.ErrorIs(t, err, errNo)
 				require.ErrorIs(t, err, fairq.ErrFull)
 				s := p.Stats()
-				require.Equal(t, [3]uint64{0, 0, 1}, [3]uint64{s.DeadLetters, s.Dropped, s.Refused})
+				require.Equal(t, [2]uint64{}, [2]uint64{s.DeadLetters, s.Dropped})
 				refused, err := p.Queue("").KeyStats(ctx, 1, fairq.ByRefused)
 				require.NoError(t, err)
 				require.Equal(t, fairq.Counts{Refused: 1}, refused[0].Total)
@@ -164,67 +164,6 @@ func TestSinkThatSubmits(t *testing.T) {
 	})
 }
 
-// TestSubmitBatch has batches for which there is no room, under each policy.
-func TestSubmitBatch(t *testing.T) {
-	for _, whenFull := range []pool.WhenFull{pool.Block, pool.Reject, pool.DropNew} {
-		t.Run(whenFull.String(), func(t *testing.T) {
-			inBubble(t, func(t *testing.T, ctx context.Context) {
-				var box mailbox[int]
-				var refused []int
-				p := openFunc(t, nothing, pool.Options[int]{
-					Workers: 1, WhenFull: whenFull, DeadLetters: box.sink, Delay: time.Minute,
-					DeadlineAfter: time.Hour,
-					Classes:       []pool.Class[int]{{Name: "x", Capacity: 3}, {Name: "y", Capacity: 3}},
-					Observer: on(pool.EventRefused, func(e pool.Event[int]) {
-						refused = append(refused, e.Task.Payload)
-					}),
-				})
-				var batch []pool.Entry[int]
-				for i, class := range []string{"x", "x", "y", "x", "x", "y"} {
-					batch = append(batch,
-						pool.Entry[int]{Key: "a", Payload: i, Options: pool.PutOptions{Class: class}})
-				}
-				begin := time.Now()
-				ids, err := p.SubmitBatch(ctx, batch)
-				if whenFull == pool.Reject {
-					require.ErrorAs(t, err, new(*fairq.FullError))
-					require.Len(t, ids, 4)
-					require.Equal(t, []int{4, 5}, refused)
-					require.Equal(t, uint64(2), p.Stats().Refused)
-				} else {
-					require.NoError(t, err)
-					require.Len(t, ids, 6)
-					require.Equal(t, whenFull == pool.DropNew, ids[4] == 0)
-				}
-				if whenFull == pool.Block {
-					require.Equal(t, time.Minute, time.Since(begin)) // when the first one was done
-				}
-				tasks, err := p.Queue("x").List(ctx, task.ListOptions{})
-				require.NoError(t, err)
-				for _, tk := range tasks {
-					if tk.Info().State == task.Delayed { // the last ones may be ready
-						require.Equal(t, tk.Info().Created.Add(time.Minute), tk.Info().Until)
-					}
-					require.Equal(t, begin.Add(time.Hour), tk.Info().Deadline)
-				}
-				wait(t, p)
-				require.EqualValues(t,
-					map[pool.WhenFull]int{pool.Block: 6, pool.Reject: 4, pool.DropNew: 5}[whenFull],
-					p.Stats().Succeeded)
-				require.Len(t, box.all(), int(p.Stats().Dropped))
-				batch[5].Options.Class = "z"
-				ids, err = p.SubmitBatch(ctx, batch)
-				require.ErrorIs(t, err, task.ErrInvalid)
-				require.Empty(t, ids)
-				end(t, ctx, p)
-				ids, err = p.SubmitBatch(ctx, batch[:5])
-				require.Equal(t, pool.ErrShutdown, err)
-				require.Empty(t, ids)
-			})
-		})
-	}
-}
-
 // TestTrySubmit: TrySubmit never waits, and never drops its task.
 func TestTrySubmit(t *testing.T) {
 	for _, c := range []struct {
@@ -271,14 +210,13 @@ func TestSubmitWithContextThatIsDone(t *testing.T) {
 		cancel()
 		_, put := p.Put(done, "a", 1, pool.PutOptions{})
 		_, try := p.TrySubmit(done, "a", 1, pool.PutOptions{})
-		_, batch := p.SubmitBatch(done, []pool.Entry[int]{{Key: "a"}})
 		for _, err := range []error{
-			p.Submit(done, "a", 1), put, try, batch,
+			p.Submit(done, "a", 1), put, try,
 			p.Do(done, "a", 1, pool.PutOptions{}),
 		} {
 			require.Equal(t, context.Canceled, err)
 		}
-		require.Equal(t, pool.Stats{Min: 1, Max: 1, Refused: 5}, p.Stats())
+		require.Equal(t, pool.Stats{Min: 1, Max: 1}, p.Stats())
 		end(t, ctx, p)
 	})
 }

@@ -21,14 +21,11 @@ type Pool[V any] struct {
 	tasks    taskSource[V]
 	handler  Handler[*task.Task[V]]
 	policy   Policy
-	forTask  func(*task.Task[V], Policy) Policy // nil if policy is for all tasks
 	whenFull WhenFull
 	delay    time.Duration
 	deadline time.Duration
 	sink     Sink[V]
 	observer Observer[V]
-
-	nested nestedCalls
 
 	maxSettling int64 // limit of tasks that are being settled in the background
 
@@ -91,7 +88,7 @@ func newPool[V any](queue *task.Queue[V], handler Handler[*task.Task[V]],
 		panic(err)
 	}
 	p := &Pool[V]{
-		handler: handler, policy: o.Policy, forTask: o.ForTask, whenFull: o.WhenFull, delay: o.Delay,
+		handler: handler, policy: o.Policy, whenFull: o.WhenFull, delay: o.Delay,
 		deadline: o.DeadlineAfter,
 		sink:     o.DeadLetters, observer: o.Observer, submitsDone: make(chan struct{}, 1),
 	}

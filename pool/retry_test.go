@@ -21,7 +21,7 @@ import (
 // anyBackoff returns a random valid Backoff.
 func anyBackoff(r *rand.Rand) pool.Backoff {
 	b := pool.Backoff{
-		Jitter: pool.Jitter(r.IntN(4)),
+		Jitter: float64(r.IntN(3)) / 2,
 		Base:   time.Duration(1 + r.Int64N(int64(time.Minute))),
 	}
 	if r.IntN(2) == 0 {
@@ -73,7 +73,7 @@ func TestRetryDelays(t *testing.T) {
 			require.Len(t, told, most-1)
 			require.Equal(t, begin, starts[0])
 			for i, delay := range told {
-				if b.Jitter == pool.NoJitter {
+				if b.Jitter == 0 {
 					double := cmp.Or(b.Base, time.Second) << i
 					require.Equal(t, min(double, cmp.Or(b.Max, max(b.Base, time.Hour))), delay)
 				}
@@ -91,16 +91,14 @@ func TestRetryDelays(t *testing.T) {
 }
 
 // TestMaxAttempts counts the attempts of tasks that always fail, with limits of their own, of the
-// queue, of the pool and of ForTask. Without a limit they are done after 100.
+// queue and of the pool. Without a limit they are done after 100.
 func TestMaxAttempts(t *testing.T) {
 	const never = 100
-	for _, c := range []struct{ own, queue, policy, forTask, want int }{
+	for _, c := range []struct{ own, queue, policy, want int }{
 		{want: 10},
 		{policy: 3, want: 3},
-		{policy: 3, forTask: 2, want: 2},
-		{policy: 3, forTask: -1, want: never},
 		{policy: -1, want: never},
-		{queue: 4, policy: 3, forTask: 2, want: 4},
+		{queue: 4, policy: 3, want: 4},
 		{own: 5, queue: 4, policy: 3, want: 5},
 		{own: -1, queue: 4, policy: 3, want: never},
 	} {
@@ -110,13 +108,6 @@ func TestMaxAttempts(t *testing.T) {
 			o := pool.Options[int]{
 				Workers: 1, Policy: pool.Policy{MaxAttempts: c.policy},
 				DeadLetters: box.sink,
-			}
-			if c.forTask != 0 {
-				o.ForTask = func(_ *task.Task[int], p pool.Policy) pool.Policy {
-					require.Equal(t, c.policy, p.MaxAttempts)
-					p.MaxAttempts = c.forTask
-					return p
-				}
 			}
 			p := openNew(t, openQueue(t, &task.Options[int]{MaxAttempts: c.queue}),
 				func(context.Context, *task.Task[int]) error {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"time"
 
 	"github.com/fairq/fairq/task"
@@ -101,7 +100,7 @@ func (a *attempt[V]) settle(err error) {
 		a.settleBy(t.Return, EventReturned, 0, err)
 	case again != nil && again.snooze && !failed:
 		snooze := t.Snooze
-		if again.holdKey || a.policy().InOrder {
+		if again.holdKey || a.class.pool.policy.InOrder {
 			snooze = func(ctx context.Context, d time.Duration) error { return t.HoldKey(ctx, nil, d) }
 		}
 		a.settleBy(func(ctx context.Context) error { return snooze(ctx, again.delay) },
@@ -114,7 +113,7 @@ func (a *attempt[V]) settle(err error) {
 		case again != nil:
 			a.retry(again.delay, err)
 		default:
-			a.backOff(err)
+			a.retry(p.policy.Backoff.delay(max(t.Attempts, 1)), err)
 		}
 	}
 	if h := p.tasks.prefetcher; h != nil && again != nil && again.holdKey {
@@ -189,20 +188,6 @@ func (a *attempt[V]) ack(ctx context.Context) error {
 	return err
 }
 
-// backOff retries the task after the delay of the policy. If the policy's function panics, or ends
-// the goroutine, the task gets the default delay, because it must be settled in any case.
-func (a *attempt[V]) backOff(err error) {
-	delay := Backoff{}.delay(a.task.Attempts)
-	defer func() {
-		if v := recover(); v != nil {
-			a.class.pool.log.Error("pool: Backoff.Func panicked", "panic", v, "stack",
-				string(debug.Stack()))
-		}
-		a.retry(delay, err)
-	}()
-	delay = clamp(a.policy().Backoff.delay(a.task.Attempts)) // nobody has checked a policy of ForTask
-}
-
 // retry retries the task after a delay, unless its time will be over then.
 func (a *attempt[V]) retry(delay time.Duration, err error) {
 	if a.tooLate(delay) {
@@ -211,7 +196,7 @@ func (a *attempt[V]) retry(delay time.Duration, err error) {
 	}
 	fail := a.task.Fail
 	again, _ := errors.AsType[*retryError](err)
-	if a.policy().InOrder || again != nil && again.holdKey {
+	if a.class.pool.policy.InOrder || again != nil && again.holdKey {
 		fail = a.task.HoldKey
 	}
 	a.settleBy(func(ctx context.Context) error { return fail(ctx, err, delay) }, EventRetried, delay,

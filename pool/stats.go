@@ -53,9 +53,6 @@ type Stats struct {
 
 	// Tasks left after Shutdown and taken by no sink, see Pool.Leftovers.
 	Leftovers uint64 `json:"leftovers"`
-
-	// Tasks for which Submit and the like have returned an error.
-	Refused uint64 `json:"refused"`
 }
 
 // String shows the fields that are not zero.
@@ -89,8 +86,7 @@ func (ws *workerSet) Stats() Stats {
 		Failed: n[EventFailed].Load(), Cancelled: n[EventCancelled].Load(),
 		Lost: n[EventLost].Load(), Returned: n[EventReturned].Load(), Panics: n[eventPanicked].Load(),
 		Dropped: n[EventDropped].Load(), Expired: n[EventExpired].Load(),
-		DeadLetters: n[EventDeadLetter].Load(), Leftovers: ws.leftoverCount.Load(),
-		Refused: n[EventRefused].Load(), Range: ws.inRange,
+		DeadLetters: n[EventDeadLetter].Load(), Leftovers: ws.leftoverCount.Load(), Range: ws.inRange,
 	}
 }
 

@@ -34,7 +34,6 @@ func TestCalledByHandler(t *testing.T) {
 			pool.Yield(ctx, func() { check("Yield", ctx) })
 			over, cancel := context.WithCancel(ctx)
 			cancel()
-			// it calls Refused
 			if assert.ErrorIs(t, p.Submit(over, "a", 1), context.Canceled) &&
 				assert.NoError(t, w.Wait(ctx)) { // that is another one
 				check("handler", ctx)
@@ -66,7 +65,7 @@ func TestCalledByHandler(t *testing.T) {
 		require.ErrorIs(t, err, task.ErrFull)
 		require.NoError(t, p.Wait(ctx))
 		for _, place := range []string{
-			"Yield", "handler", "sink", "offered", "refused", "started", "failed", "dropped", "expired",
+			"Yield", "handler", "sink", "started", "failed", "dropped", "expired",
 			"dead letter", "scaled",
 		} {
 			_, called := places.Load(place)

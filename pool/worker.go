@@ -32,9 +32,8 @@ type worker struct {
 }
 
 type (
-	workerKey  struct{}
-	setKey     struct{}
-	attemptKey struct{}
+	workerKey struct{}
+	setKey    struct{}
 )
 
 // workerOf returns the worker whose handler has this context, or nil.

@@ -9,7 +9,7 @@ import (
 // A handler that waits for other tasks of its pool must wait in f: otherwise all workers could
 // wait for tasks that no worker is left to run. It gives its place among the workers away, and not
 // that of its key: if f waits for a task that needs it (see MaxInFlightPerKey), only the Timeout
-// ends that wait. Do returns an [ErrWouldWait] then. When f returns, Yield waits for a place;
+// ends that wait. When f returns, Yield waits for a place;
 // handlers that wait for a place go before new tasks. With any other context it only calls f. It
 // must not be called after the handler has returned.
 func Yield(ctx context.Context, f func()) {

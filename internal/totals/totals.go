@@ -16,7 +16,7 @@ func Of(stats any) fairq.Counts {
 	case task.Stats:
 		return fairq.Counts{Served: s.Takes, Refused: s.Refused, Evicted: s.Evicted}
 	case pool.Stats:
-		return fairq.Counts{Served: s.Started, Refused: s.Refused, Evicted: s.Dropped}
+		return fairq.Counts{Served: s.Started, Evicted: s.Dropped}
 	case admit.Stats:
 		return fairq.Counts{Served: s.Admitted, Refused: s.Refused}
 	}

@@ -82,7 +82,7 @@ func TestTraceGoesOn(t *testing.T) {
 				Workers: 1,
 				Policy: pool.Policy{
 					MaxAttempts: 2,
-					Backoff:     pool.Backoff{Func: func(int) time.Duration { return time.Second }},
+					Backoff:     pool.Backoff{Max: time.Second},
 				},
 			})
 			member, err := baggage.NewMember("user", "7")
@@ -172,7 +172,7 @@ func TestGlobals(t *testing.T) {
 	require.Equal(t, span.SpanContext().TraceID(), spans.GetSpans()[0].SpanContext.TraceID())
 	require.Equal(t, "7", attributes(&spans.GetSpans()[0])["messaging.message.id"])
 
-	// A task put again, as by pool.Transit, has the current trace.
+	// A task put again, as by a handler, has the current trace.
 	again, _ := provider.Tracer("test").Start(t.Context(), "submit again")
 	require.NotEqual(t, metadata["traceparent"], tracing.Inject(again, metadata)["traceparent"])
 
