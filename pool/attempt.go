@@ -90,10 +90,6 @@ func (a *attempt[V]) run(w *worker) error {
 	a.worker = w
 	a.task.Begin()
 	w.started, w.handled = time.Time{}, false
-	if r := &a.class.repeats; r.has(a.task.ID) && p.accepting.Err() != nil {
-		w.repeats = true
-		p.addRepeating(1)
-	}
 	if !a.class.inMemory || p.observer != nil {
 		w.started = time.Now()
 	}
@@ -131,10 +127,6 @@ func (a *attempt[V]) end(w *worker, err error) {
 	}
 	a.task.End()
 	a.endContext(ran)
-	if w.repeats {
-		w.repeats = false
-		defer p.addRepeating(-1)
-	}
 	switch {
 	case a.class.queue == nil:
 		p.guard("Done", func() { a.class.done(a.task.Payload) }) // which calls the key function

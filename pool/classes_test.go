@@ -128,12 +128,12 @@ func TestOwnCapacity(t *testing.T) {
 		g := newGate()
 		p := openFunc(t, g.handle,
 			pool.Options[int]{
-				Workers: 1, WhenFull: pool.Reject, Queue: task.Options[int]{Capacity: 5},
+				Workers: 1, WhenFull: pool.Reject, Queue: task.Options[int]{Capacity: 2},
 				Classes: []pool.Class[int]{
-					{Name: "0", Capacity: 2}, {Name: "1"}, {Name: "2", Queue: openQueue[int](t, nil)},
+					{Name: "0"}, {Name: "1"}, {Name: "2", Queue: openQueue[int](t, nil)},
 				},
 			})
-		for class, room := range []int{3, 5, 100} { // one of the first class runs
+		for class, room := range []int{3, 2, 100} { // one of the first class runs
 			for i := range 100 {
 				_, err := p.Put(ctx, strconv.Itoa(i), i, pool.PutOptions{Class: strconv.Itoa(class)})
 				if i < room {
@@ -143,7 +143,7 @@ func TestOwnCapacity(t *testing.T) {
 				}
 			}
 		}
-		g.let(108)
+		g.let(105)
 		_, err := p.Put(ctx, "a", 1, pool.PutOptions{Class: "3"})
 		require.EqualError(t, err, `pool: invalid: there is no class "3"`)
 		require.ErrorIs(t, p.Do(ctx, "a", 1, pool.PutOptions{Class: "3"}), task.ErrInvalid)

@@ -98,7 +98,7 @@ func ExampleClass() {
 		return nil
 	}, &pool.Options[string]{
 		Workers: 1,
-		Classes: []pool.Class[string]{{Name: "gold"}, {Name: "free", Capacity: 1000}},
+		Classes: []pool.Class[string]{{Name: "gold"}, {Name: "free"}},
 		Strict:  true,
 	})
 	p.Pause()

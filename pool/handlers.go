@@ -37,7 +37,8 @@ func (m Mux[V]) Kinds() []string {
 //	func(put, now time.Time) time.Time { return now.Add(time.Hour - now.Sub(put)%time.Hour) }
 //
 // A library for cron expressions has such a function too. If next returns the zero time, the task
-// is done for good. If that time is over, the task is done at once.
+// is done for good. If that time is over, the task is done at once,
+// or a second later once StopAndWait or Shutdown was called.
 //
 // The task runs once among all processes that have its queue open, and survives the end of all of
 // them. All runs missed while no process is there are one run. If the handler fails the task is

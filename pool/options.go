@@ -165,9 +165,6 @@ type Class[V any] struct {
 	Name   string         // unique in the pool
 	Weight int            // the share of the starts, unless Options.Strict; 0 means 1
 	Queue  *task.Queue[V] // nil means a queue of the pool's own, by the Options
-
-	// Capacity, if not 0, overrides that of the Options for a queue of the pool's own.
-	Capacity int
 }
 
 // workerSettings are the options of a workerSet.
@@ -214,6 +211,9 @@ func (o *Options[V]) complete() (*workerSettings, error) {
 	case evicts && o.DeadLetters == nil:
 		return nil, invalid("Options.DeadLetters is nil; with Options.Queue.WhenFull %v it must be "+
 			"set, or tasks would be lost in silence", o.Queue.WhenFull)
+	case own && o.Queue.Capacity == 0 && o.WhenFull != Block && o.Queue.KeyCapacity == 0:
+		return nil, invalid("Options.Queue.Capacity is 0; with Options.WhenFull %v it must be set, "+
+			"because a queue without limit is never full", o.WhenFull)
 	case !own && !reflect.ValueOf(o.Queue).IsZero():
 		return nil, invalid("Options.Queue is set; a queue that is not the pool's own has " +
 			"its task.Options already")
@@ -250,21 +250,11 @@ func (o *Options[V]) completeClasses() (own bool, err error) {
 	o.Classes = slices.Clone(o.Classes)
 	for i := range o.Classes {
 		c := &o.Classes[i]
-		name, capacity := fmt.Sprintf("Options.Classes[%d]", i), c.Capacity
-		from := name + ".Capacity"
-		if capacity == 0 {
-			capacity, from = o.Queue.Capacity, "Options.Queue.Capacity"
-		}
+		name := fmt.Sprintf("Options.Classes[%d]", i)
 		switch {
 		case c.Weight < 0 || c.Weight > fairq.MaxWeight:
 			return false, invalid("%s.Weight is %d; the limits are 0 and %d", name, c.Weight,
 				fairq.MaxWeight)
-		case c.Capacity < 0 || c.Capacity > fairq.MaxLen:
-			return false, invalid("%s.Capacity is %d; the limits are 0 and %d", name, c.Capacity,
-				fairq.MaxLen)
-		case c.Queue != nil && c.Capacity != 0:
-			return false, invalid("%s.Capacity is %d; it must be 0 for a Queue that is there already",
-				name, c.Capacity)
 		case len(o.Classes) > 1 && c.Name == "":
 			return false, invalid("%s.Name is empty; it must not be if there are several", name)
 		}
@@ -274,18 +264,7 @@ func (o *Options[V]) completeClasses() (own bool, err error) {
 					"differ", name, c.Name, j)
 			}
 		}
-		if c.Queue != nil {
-			continue
-		}
-		own, c.Capacity = true, capacity
-		if capacity == 0 && o.WhenFull != Block && o.Queue.KeyCapacity == 0 {
-			return false, invalid("Options.Queue.Capacity is 0; with Options.WhenFull %v it must be set, "+
-				"because a queue without limit is never full", o.WhenFull)
-		}
-		if capacity > 0 && o.Queue.KeyCapacity > capacity {
-			return false, invalid("Options.Queue.KeyCapacity is %d; the limit is %s, %d",
-				o.Queue.KeyCapacity, from, capacity)
-		}
+		own = own || c.Queue == nil
 	}
 	return own, nil
 }

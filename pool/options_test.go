@@ -29,12 +29,6 @@ func TestOptionErrors(t *testing.T) {
 		"Options.Classes[0].Weight is 1001; the limits are 0 and 1000": {
 			Classes: []pool.Class[int]{{Weight: fairq.MaxWeight + 1}},
 		},
-		"Options.Classes[1].Capacity is -1; the limits are 0 and 536870912": {
-			Classes: []pool.Class[int]{{Name: "a"}, {Name: "b", Capacity: -1}},
-		},
-		"Options.Classes[0].Capacity is 5; it must be 0 for a Queue that is there already": {
-			Classes: []pool.Class[int]{{Queue: q, Capacity: 5}},
-		},
 		"Options.Classes[1].Name is empty; it must not be if there are several": {
 			Classes: []pool.Class[int]{{Name: "a"}, {}},
 		},
@@ -47,14 +41,7 @@ func TestOptionErrors(t *testing.T) {
 		},
 		"Options.Queue.Capacity is 0; with Options.WhenFull Reject it must be set, because a queue " +
 			"without limit is never full": {
-			WhenFull: pool.Reject, Classes: []pool.Class[int]{{Name: "a", Capacity: 1}, {Name: "b"}},
-		},
-		"Options.Queue.KeyCapacity is 6; the limit is Options.Queue.Capacity, 5": {
-			Queue: task.Options[int]{Capacity: 5, KeyCapacity: 6},
-		},
-		"Options.Queue.KeyCapacity is 6; the limit is Options.Classes[1].Capacity, 5": {
-			Queue:   task.Options[int]{Capacity: 9, KeyCapacity: 6},
-			Classes: []pool.Class[int]{{Name: "a"}, {Name: "b", Capacity: 5}},
+			WhenFull: pool.Reject, Classes: []pool.Class[int]{{Name: "a"}, {Name: "b"}},
 		},
 		"Options.Delay is 1m0s; it must be less than Options.DeadlineAfter, 1m0s, or no " +
 			"task would ever be started": {

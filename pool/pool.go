@@ -102,7 +102,7 @@ func newPool[V any](queue *task.Queue[V], handler Handler[*task.Task[V]],
 	for _, c := range o.Classes {
 		added := &class[V]{pool: p, name: c.Name, weight: max(c.Weight, 1), queue: c.Queue}
 		if added.queue == nil {
-			p.openOwn(added, &o, c.Capacity)
+			p.openOwn(added, &o)
 		}
 		added.inMemory = added.queue.InMemory()
 		s.add(added)
@@ -120,11 +120,10 @@ func newPool[V any](queue *task.Queue[V], handler Handler[*task.Task[V]],
 }
 
 // openOwn makes the pool's own queue of a class.
-func (p *Pool[V]) openOwn(c *class[V], o *Options[V], capacity int) {
+func (p *Pool[V]) openOwn(c *class[V], o *Options[V]) {
 	c.own = true
 	settings := o.Queue
-	settings.Capacity, settings.CountOnlyWaiting, settings.OnExpire = capacity, true,
-		p.onGone(c, ReasonDeadline, ErrDeadline)
+	settings.CountOnlyWaiting, settings.OnExpire = true, p.onGone(c, ReasonDeadline, ErrDeadline)
 	if o.Policy.InOrder {
 		settings.MaxInFlightPerKey, settings.KeepPlace = 1, true
 	}
@@ -181,8 +180,8 @@ func (p *Pool[V]) Queue(class string) *task.Queue[V] {
 
 // Wait waits until no task is ready, delayed or running in the queues of the pool, as far as this
 // process can see, and until Stats and DeadLetters have all outcomes. It does not wait for a task
-// that this pool has put again by [Repeat] while that is delayed, nor for its next run after
-// StopAndWait or Shutdown was called; it waits for those of other processes. It returns
+// that this pool has put again by [Repeat] while that is delayed; it waits for those of other
+// processes. It returns
 // [ErrShutdown] if Shutdown has left tasks, and the error of ctx if ctx is done first. A handler
 // must not call it, because it would wait for itself: with its context it returns an
 // [task.ErrInvalid].
@@ -238,7 +237,16 @@ func (p *Pool[V]) waitEmpty(ctx context.Context, c *class[V]) (bool, error) {
 	if c.own && isOver(err) {
 		err = nil
 	}
-	left := c.countAwaited(ctx, s.Ready+s.Delayed+s.Taken)
+	left := s.Ready + s.Delayed + s.Taken
+	c.repeats.Range(func(id, _ any) bool {
+		switch t, err := c.queue.Peek(ctx, id.(task.ID)); {
+		case errors.Is(err, task.ErrNotFound):
+			c.repeats.Delete(id)
+		case err == nil && t.Info().State == task.Delayed:
+			left--
+		}
+		return true
+	})
 	switch {
 	case err == nil && (left > 0 && p.over.Err() != nil || p.leftUndone.Load()):
 		return false, ErrShutdown

@@ -46,11 +46,10 @@ func (ws *workerSet) notifyQuiet() {
 	ws.notifyQuietLocked()
 }
 
-// quietLocked reports whether the set is quiet: all workers are idle, or make further runs of
-// repeating tasks, no handler is in Yield, no letter is in hand, and nothing runs in the
+// quietLocked reports whether the set is quiet: all workers are idle, no handler is in Yield, no letter is in hand, and nothing runs in the
 // background.
 func (ws *workerSet) quietLocked() bool {
-	return len(ws.idle)+ws.repeating == ws.active && ws.yielding == 0 && ws.backgroundCalls == 0 &&
+	return len(ws.idle) == ws.active && ws.yielding == 0 && ws.backgroundCalls == 0 &&
 		ws.senders.Load() == 0 && ws.prefetched.Load() == 0
 }
 

@@ -13,8 +13,7 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// Wait and StopAndWait do not wait for the repetitions of a task: not while they are delayed, and,
-// after submitting has stopped, not at all. They wait for everything else: running repetitions,
+// Wait and StopAndWait do not wait for the repetitions of a task: not while they are delayed. They wait for everything else: running repetitions,
 // retries, first delays, and a repetition that was replaced.
 func TestWaitForRepeats(t *testing.T) {
 	const m = time.Minute

@@ -74,7 +74,7 @@ func (a *attempt[V]) finish(err error) {
 // settle settles the task by the error of its handler.
 func (a *attempt[V]) settle(err error) {
 	p, t, repeats := a.class.pool, &a.task, &a.class.repeats
-	repeats.remove(t.ID)
+	repeats.Delete(t.ID)
 	if err == nil {
 		a.settleBy(a.ack, EventSucceeded, 0, nil)
 		return
@@ -91,10 +91,14 @@ func (a *attempt[V]) settle(err error) {
 	case permanent:
 		a.fail(ReasonFailed, err)
 	case again != nil && again.repeat:
-		repeat := func(ctx context.Context) error { return t.Repeat(ctx, clamp(time.Until(again.at))) }
-		repeats.add(t.ID) // before others can take it
-		if !a.settleBy(repeat, EventSucceeded, 0, nil) {
-			repeats.remove(t.ID)
+		delay := clamp(time.Until(again.at))
+		if p.accepting.Err() != nil { // so that StopAndWait finds a moment without a run
+			delay = max(delay, time.Second)
+		}
+		repeats.Store(t.ID, nil) // before others can take it
+		if !a.settleBy(func(ctx context.Context) error { return t.Repeat(ctx, delay) },
+			EventSucceeded, 0, nil) {
+			repeats.Delete(t.ID)
 		}
 	case p.ctx.Err() != nil: // Shutdown has cancelled the handler
 		a.settleBy(t.Return, EventReturned, 0, err)

@@ -75,7 +75,7 @@ func (p *Pool[V]) submit(
 			whenFull, err)
 	}
 	if o.Replace {
-		c.repeats.remove(id)
+		c.repeats.Delete(id)
 	}
 	return id, err
 }

@@ -46,8 +46,8 @@ type class[V any] struct {
 	watching, woken atomic.Bool
 
 	over    atomic.Bool // the queue was closed or dropped
-	repeats repeats
-	refused sync.Map // ids of tasks that are being buried, because the sink refused their letters
+	repeats sync.Map    // ids of tasks that this pool has put again by Repeat, which no store marks
+	refused sync.Map    // ids of tasks that are being buried, because the sink refused their letters
 
 	// goneHandled counts the evicted and expired tasks of the pool's own queue that deadLetter has
 	// handled.

@@ -19,7 +19,6 @@ type worker struct {
 	idleSince  time.Time       // since its last task; protected by workerSet.mu while it is idle
 	started    time.Time       // start of its task; zero if no option needs that
 	handled    bool            // the handler was called with its task
-	repeats    bool            // its task counts in workerSet.repeating
 	following  job             // a task taken by the ack of the last one, or nil
 	yieldDepth int             // calls of Yield at this moment; protected by workerSet.mu
 

@@ -60,7 +60,6 @@ type workerSet struct {
 	starting      int  // workers of these that start if there is a task for them: 0 or 1
 	asking        bool // a worker was woken, or is being started, and has not asked yet
 	yielding      int  // handlers in Yield
-	repeating     int  // further runs of repeating tasks, see repeats: Wait does not wait for them
 	all           map[*worker]struct{}
 	idle          []*worker   // workers that wait for a task, in the order of idleSince
 	reaper        *time.Timer // ends workers that are not needed
