@@ -78,8 +78,8 @@ type Options[V any] struct {
 	Kinds []string
 
 	// Prefetch limits the tasks that are taken before workers are free for them, at most
-	// [task.MaxBatch], so that workers need not wait for a transaction. The pool takes twice as
-	// many tasks as it started during the last batch, and none if tasks run for long. It hands a
+	// [task.MaxBatch], so that workers need not wait for a transaction. The pool holds twice as
+	// many tasks as start while a batch is taken, so none if tasks run for long. It hands a
 	// task without a worker back after at most half a second. It prefetches only with one class,
 	// without a Filter, and from a queue that is not in memory. 0 means 256, or Scale.Max if that is
 	// more; a negative value means none.

@@ -113,7 +113,7 @@ func newPool[V any](queue *task.Queue[V], handler Handler[*task.Task[V]],
 		o.Prefetch = min(limit, task.MaxBatch)
 	}
 	if only := s.classes[0]; len(s.classes) == 1 && !only.inMemory && o.Filter == nil {
-		s.prefetcher = newPrefetcher(p, only, max(o.Prefetch, 0))
+		s.prefetcher = &prefetcher[V]{pool: p, class: only, limit: max(o.Prefetch, 0)}
 	}
 	p.start(s)
 	return p

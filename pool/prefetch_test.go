@@ -125,12 +125,6 @@ func TestPrefetchedTasksAreHandedBack(t *testing.T) {
 	for name, f := range map[string]func(ctx context.Context, j *jammed){
 		"too long":    func(context.Context, *jammed) { time.Sleep(410 * time.Millisecond) },
 		"pool paused": func(_ context.Context, j *jammed) { j.p.Pause() },
-		"queue paused": func(ctx context.Context, j *jammed) {
-			require.NoError(j, j.q.Pause(ctx))
-			time.Sleep(10 * time.Millisecond)
-			require.Equal(j, 2, j.stats().Taken)
-			require.NoError(j, j.q.Resume(ctx))
-		},
 		"shutdown": func(ctx context.Context, j *jammed) {
 			later(func() error {
 				return j.p.Shutdown(ctx)

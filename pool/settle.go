@@ -121,7 +121,7 @@ func (a *attempt[V]) settle(err error) {
 		}
 	}
 	if h := p.tasks.prefetcher; h != nil && again != nil && again.holdKey {
-		h.recallKey(t.Key)
+		h.handBack(func(h prefetchedTask[V]) bool { return h.task.Key == t.Key })
 	}
 }
 
@@ -180,7 +180,7 @@ func (a *attempt[V]) failed(err error, attrs ...any) {
 func (a *attempt[V]) ack(ctx context.Context) error {
 	p, c := a.class.pool, a.class
 	if s := &p.tasks; len(s.classes) > 1 || s.filterOf != nil || s.prefetcher != nil ||
-		c.watching.Load() || p.interrupt.Load() || p.observer != nil {
+		c.watch.Load() == watchArmed || p.interrupt.Load() || p.observer != nil {
 		return a.task.Ack(ctx)
 	}
 	next := &attempt[V]{class: c}
@@ -188,7 +188,6 @@ func (a *attempt[V]) ack(ctx context.Context) error {
 	if ok {
 		a.worker.following = next
 	}
-	a.worker.dry = !ok && err == nil
 	return err
 }
 

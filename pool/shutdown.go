@@ -186,9 +186,6 @@ func (p *Pool[V]) close() {
 	if p.submitting.Add(sealed) != sealed {
 		<-p.submitsDone
 	}
-	if p.tasks.prefetcher != nil {
-		p.tasks.prefetcher.stop()
-	}
 	ctx := context.Background()
 	for _, c := range p.tasks.classes {
 		c.taskWatch.Disarm()

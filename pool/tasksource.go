@@ -31,19 +31,21 @@ type taskSource[V any] struct {
 
 // class is a queue that is drained.
 type class[V any] struct {
-	pool      *Pool[V]
-	name      string
-	weight    int
-	queue     *task.Queue[V] // nil if it is of items, see itemSource
-	done      func(item V)   // reports the end of an item to a FairQueue
-	own       bool           // the pool made it, and will close it
-	inMemory  bool           // the store is in memory, so no call takes long
-	consumer  *task.Consumer[V]
-	taskWatch *task.Watch[V] // there may be a task
+	pool     *Pool[V]
+	name     string
+	weight   int
+	queue    *task.Queue[V] // nil if it is of items, see NewWorkers
+	done     func(item V)   // reports the end of an item to a FairQueue
+	own      bool           // the pool made it, and will close it
+	inMemory bool           // the store is in memory, so no call takes long
+	consumer *task.Consumer[V]
 
-	// watching is true while the queue has no task to take, and taskWatch is armed. When taskWatch
-	// is due, woken is true until the next look at the queue.
-	watching, woken atomic.Bool
+	// takeOne takes a task into a zero one. If it was the last one, or there is none, it arms the
+	// watch, which will call due. more is true if idle workers may rely on a watch that is not armed.
+	takeOne func(ctx context.Context, into *task.Task[V], wasIdle bool) (found, more bool, err error)
+
+	taskWatch *task.Watch[V] // there may be a task
+	watch     atomic.Int32   // watchOff, watchArmed or watchDue
 
 	over    atomic.Bool // the queue was closed or dropped
 	repeats sync.Map    // ids of tasks that this pool has put again by Repeat, which no store marks
@@ -58,62 +60,75 @@ type class[V any] struct {
 	served int // in this round
 }
 
+// The states of the watch of a class.
+const (
+	watchOff   = iota
+	watchArmed // there was no task
+	watchDue   // there may be one again, and nobody has looked since
+)
+
+// due is called by the watch.
+func (c *class[V]) due() {
+	c.watch.Store(watchDue)
+	c.pool.wake()
+}
+
 // add adds a class.
 func (s *taskSource[V]) add(c *class[V]) {
 	// it learns: see Options.complete
 	c.consumer = c.queue.NewConsumer(s.filter)
-	c.taskWatch = c.consumer.Watch(func() {
-		c.woken.Store(true)
-		c.watching.Store(false)
-		s.pool.wake()
-	})
+	c.taskWatch = c.consumer.Watch(c.due)
+	c.takeOne = func(ctx context.Context, into *task.Task[V], _ bool) (found, more bool, err error) {
+		found, armed, err := c.taskWatch.Take(ctx, into)
+		return found, !armed, err
+	}
 	s.classes = append(s.classes, c)
 }
 
 // take implements source.
-func (s *taskSource[V]) take(w *worker, first bool) (job, bool, error) {
+func (s *taskSource[V]) take(wasIdle bool) (job, bool, error) {
 	if s.prefetcher != nil {
-		t, more := s.prefetcher.next(w, first)
+		t, more := s.prefetcher.next()
 		if t == nil {
 			return nil, false, nil
 		}
-		return s.classes[0].attempt(t), first && more, nil
+		return &attempt[V]{task: *t, class: s.classes[0]}, more, nil
 	}
 	if s.filterOf != nil {
 		s.filtering <- struct{}{}
 		defer func() { <-s.filtering }()
 		s.setFilter()
 	}
-	a, more, err := s.takeFromAny(w, first)
+	a, more, err := s.takeFromAny(wasIdle)
 	if a == nil {
 		return nil, false, err
+	}
+	if s.filterOf != nil {
+		s.pool.taken.Add(1)
 	}
 	return a, more, err
 }
 
 // takeFromAny asks the classes in turn until one has a task.
-func (s *taskSource[V]) takeFromAny(w *worker, first bool) (
-	a *attempt[V], more bool, failed error,
-) {
+func (s *taskSource[V]) takeFromAny(wasIdle bool) (a *attempt[V], more bool, failed error) {
 	if len(s.classes) == 1 {
-		return s.classes[0].take(s.pool.ctx, first || w.dry)
+		return s.classes[0].take(wasIdle)
 	}
-	var asked map[*class[V]]bool // in vain
+	var asked []*class[V] // in vain
 	for {
 		c := s.reserve(asked)
 		if c == nil {
 			return nil, false, cmp.Or(failed, s.allOver())
 		}
-		a, more, err := c.take(s.pool.ctx, first)
+		a, more, err := c.take(wasIdle)
 		if a != nil {
 			// Of another class that is due, nobody but this worker may know.
-			return a, more || first && slices.ContainsFunc(s.classes, (*class[V]).mayHaveTask), failed
+			return a, more || slices.ContainsFunc(s.classes, func(c *class[V]) bool {
+				return c.watch.Load() != watchArmed && !c.over.Load()
+			}), failed
 		}
 		s.giveBack(c)
-		if asked == nil {
-			asked = map[*class[V]]bool{}
-		}
-		asked[c] = true
+		asked = append(asked, c)
 		if isOver(err) { // whatever it is, the other classes are asked
 			c.over.Store(true)
 		} else if err != nil {
@@ -123,14 +138,13 @@ func (s *taskSource[V]) takeFromAny(w *worker, first bool) (
 }
 
 // reserve returns the next class to ask, except these, and counts it as served; nil if there is
-// none. In strict order each class is asked, even a class without a task: its taskWatch may be
-// about to report one, and an urgent task must be the very next to start.
-func (s *taskSource[V]) reserve(except map[*class[V]]bool) (next *class[V]) {
+// none.
+func (s *taskSource[V]) reserve(except []*class[V]) (next *class[V]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.classes {
 		switch {
-		case c.over.Load() || except[c] || !s.strict && c.watching.Load():
+		case c.over.Load() || slices.Contains(except, c):
 			continue
 		case c.round < s.round: // it had no task then; an unused share is not credited
 			c.round, c.served = s.round, 0
@@ -158,53 +172,21 @@ func (s *taskSource[V]) giveBack(c *class[V]) {
 	}
 }
 
-func (c *class[V]) mayHaveTask() bool { return !c.watching.Load() && !c.over.Load() }
-
-// take takes a task of the class. If there is none, or first is true, it arms taskWatch if that is
-// the last one; more is true if others may rely on a watch that is not armed now.
-func (c *class[V]) take(ctx context.Context, first bool) (a *attempt[V], more bool, err error) {
-	if !first {
-		if c.watching.Load() && !c.pool.tasks.strict {
-			return nil, false, nil
-		}
-		t, _, err := c.consumer.TryTake(ctx)
-		if err == nil {
-			c.pool.sourceWorks()
-		}
-		if t != nil || err != nil || c.watching.Load() {
-			return c.attempt(t), false, err
-		}
-	}
-	// watching before woken: if taskWatch, armed before, is due in between, watching is false
-	// after this, and the queue is asked again.
-	c.watching.Store(true)
-	c.woken.Store(false)
+// take takes a task of the class; see takeOne.
+func (c *class[V]) take(wasIdle bool) (a *attempt[V], more bool, err error) {
+	c.watch.Store(watchArmed) // before the call, during which it may become due
 	a = &attempt[V]{class: c}
-	found, armed, err := c.taskWatch.Take(ctx, &a.task)
-	if !armed {
-		c.watching.Store(false)
+	found, more, err := c.takeOne(c.pool.ctx, &a.task, wasIdle)
+	if more {
+		c.watch.Store(watchOff)
+	}
+	if err == nil {
+		c.pool.sourceWorks()
 	}
 	if !found {
 		return nil, false, err
 	}
-	c.pool.sourceWorks()
-	return a.taken(), !armed, err
-}
-
-// attempt returns an attempt for a taken task; nil if t is nil.
-func (c *class[V]) attempt(t *task.Task[V]) *attempt[V] {
-	if t == nil {
-		return nil
-	}
-	return (&attempt[V]{task: *t, class: c}).taken()
-}
-
-// taken counts an attempt whose task was taken.
-func (a *attempt[V]) taken() *attempt[V] {
-	if p := a.class.pool; p.tasks.filterOf != nil {
-		p.taken.Add(1)
-	}
-	return a
+	return a, more, err
 }
 
 // allOver returns an error if the queues of all classes were closed or dropped.
@@ -217,22 +199,15 @@ func (s *taskSource[V]) allOver() error {
 	return task.ErrClosed
 }
 
-// rested implements source.
-func (s *taskSource[V]) rested() {
-	if s.prefetcher != nil {
-		s.prefetcher.begin()
-	}
-}
-
 // disarm implements source.
 func (s *taskSource[V]) disarm(mayTake bool) (any bool) {
 	if s.prefetcher != nil && !mayTake {
 		s.prefetcher.recall()
 	}
 	for _, c := range s.classes {
-		if c.woken.Swap(false) {
+		if c.taskWatch != nil && c.watch.CompareAndSwap(watchDue, watchOff) {
 			c.taskWatch.Disarm()
-			c.watching.Store(false) // a worker may have set it just now
+			c.watch.Store(watchOff) // a worker may have armed it just now
 			any = true
 		}
 	}

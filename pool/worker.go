@@ -15,7 +15,6 @@ type worker struct {
 	ctx        context.Context // parent of its handlers' contexts; workerOf finds the worker by it
 	wake       chan bool       // true if an idle worker is to ask for a task, false if it must end
 	asks       bool            // it is the one of workerSet.asking
-	dry        bool            // its last ack has found no other task
 	idleSince  time.Time       // since its last task; protected by workerSet.mu while it is idle
 	started    time.Time       // start of its task; zero if no option needs that
 	handled    bool            // the handler was called with its task
@@ -62,46 +61,49 @@ func (w *worker) run(task job, more bool) {
 		defer ws.wake() // even if the Observer ends the goroutine
 		ws.workersChanged(w.remaining+1, w.remaining)
 	}()
-	for first := true; !end; {
+	for wasIdle := false; !end; {
 		if task != nil {
 			if more {
 				ws.wake()
 			}
 			w.idleSince = time.Time{}
 			task.do(w)
-			task, first = nil, false
+			task, wasIdle = nil, false
 		}
-		seen := ws.missed.Load()
 		if !ws.interrupt.Load() {
 			var err error
-			if task, more, err = ws.source.take(w, first); err != nil {
+			if task, more, err = ws.source.take(wasIdle); err != nil {
 				ws.sourceFailed(err)
 			}
 		}
-		if w.asks {
-			more = ws.hasAsked(w, seen) || more
-		}
-		w.dry = false
-		if task == nil {
-			end = ws.rest(w, seen)
-			first = true
+		switch {
+		case task == nil:
+			end = ws.rest(w)
+			wasIdle = true
+		case w.asks:
+			ws.mu.Lock()
+			more = ws.askedLocked() || more
+			w.asks = false
+			ws.mu.Unlock()
 		}
 	}
 }
 
-// hasAsked is called when a worker that was woken has asked. It reports whether wake was called in
-// between.
-func (ws *workerSet) hasAsked(w *worker, seen uint64) bool {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	ws.asking, w.asks = false, false
-	return ws.missed.Load() != seen
+// askedLocked ends the turn of a worker that was woken, or is being started, and has asked. It
+// reports whether wake was called in between.
+func (ws *workerSet) askedLocked() (again bool) {
+	again = ws.missed
+	ws.asking, ws.missed = false, false
+	return again
 }
 
 // rest waits until a worker that has found no task, or must not ask, is to ask. If the worker must
 // end, it returns true, and the worker is removed already.
-func (ws *workerSet) rest(w *worker, seen uint64) bool {
+func (ws *workerSet) rest(w *worker) bool {
 	ws.mu.Lock()
+	if w.asks {
+		ws.asking, w.asks = false, false
+	}
 	// a handler that returns from Yield gets this worker's place
 	if len(ws.returning) > 0 || ws.active > ws.scale.Max || ws.sourceOver ||
 		ws.closing && !ws.mayTakeLocked() {
@@ -109,7 +111,8 @@ func (ws *workerSet) rest(w *worker, seen uint64) bool {
 		ws.mu.Unlock()
 		return true
 	}
-	if ws.mayTakeLocked() && ws.missed.Load() != seen {
+	if ws.mayTakeLocked() && ws.missed {
+		ws.missed = false
 		ws.mu.Unlock()
 		return false
 	}
@@ -125,9 +128,7 @@ func (ws *workerSet) rest(w *worker, seen uint64) bool {
 	ws.notifyQuietLocked()
 	may := ws.mayTakeLocked()
 	ws.mu.Unlock()
-	if may {
-		ws.source.rested()
-	} else if ws.source.disarm(false) {
+	if !may && ws.source.disarm(false) {
 		ws.wake()
 	}
 	return !<-w.wake

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/fairq/fairq"
@@ -69,57 +68,28 @@ func NewWorkers[K comparable, V any](queue *fairq.FairQueue[K, V], handler Handl
 	}
 	p.workerSettings = *setup
 	p.onScaled = p.observeScaled
-	s := &itemSource[K, V]{queue: queue}
-	s.class = class[V]{
+	c := &class[V]{
 		pool: p, inMemory: true,
+		done: func(item V) { _ = queue.Done(item) }, // it is an error without ShareTime
 	}
-	s.class.done = func(item V) { _ = queue.Done(item) } // it is an error without ShareTime
-	s.itemWatch = queue.Watch(func() {
-		s.armed.Store(false)
-		p.wake()
-	})
-	p.start(s)
-	return &Workers{&p.workerSet, queue.Len}
-}
-
-// itemSource is the source of [Workers]: a FairQueue. An item is a task of a class without a
-// queue.
-type itemSource[K comparable, V any] struct {
-	class     class[V]
-	queue     *fairq.FairQueue[K, V]
-	itemWatch *fairq.Watch[K, V] // an item is queued
-	armed     atomic.Bool        // itemWatch is armed
-}
-
-// take implements source.
-func (s *itemSource[K, V]) take(_ *worker, first bool) (job, bool, error) {
-	for ; !s.armed.Load(); first = true { // an armed watch is about to call wake, if there is an item
-		value, ok := s.queue.Pop()
-		more := false
-		if first || !ok {
-			s.armed.Store(true)
-			if more = !s.itemWatch.Arm(1); more {
-				s.armed.Store(false)
+	watch := queue.Watch(c.due)
+	c.takeOne = func(_ context.Context, into *task.Task[V], wasIdle bool) (found, more bool, err error) {
+		for {
+			if into.Payload, found = queue.Pop(); found && !wasIdle {
+				return true, false, nil // no idle worker relies on it
+			}
+			if more = !watch.Arm(1); found || !more {
+				return found, more, nil
+			}
+			if s := queue.Stats(); s.Closed && s.Len == 0 {
+				return false, false, fairq.ErrClosed
 			}
 		}
-		if ok {
-			return &attempt[V]{task: task.Task[V]{Payload: value}, class: &s.class}, more, nil
-		}
-		if stats := s.queue.Stats(); more && stats.Closed && stats.Len == 0 {
-			return nil, false, fairq.ErrClosed
-		}
 	}
-	return nil, false, nil
+	p.tasks.pool, p.tasks.classes = p, []*class[V]{c}
+	p.start(&p.tasks)
+	return &Workers{&p.workerSet, queue.Len}
 }
-
-// disarm implements source. A FairQueue lets nobody wait for a watch that is due.
-func (*itemSource[K, V]) disarm(bool) bool { return false }
-
-// rested implements source.
-func (*itemSource[K, V]) rested() {}
-
-// drains implements source.
-func (*itemSource[K, V]) drains(any) bool { return false }
 
 // Shutdown ends the workers. They take no more items, and running handlers finish. While a handler
 // is in [Yield] workers still take items, because it may wait for one. If ctx is done first, the

@@ -16,8 +16,8 @@ import (
 // without arming the watch again, it wakes the next one, because there may be more tasks.
 //
 // Race: a task may come after a worker has asked and before it is idle, or runs. Then wake finds
-// no worker, or that worker, and counts that. A worker that finds another count than before it
-// asked asks again, or wakes the next one.
+// no worker, or that worker, and sets missed. Then the next worker that has found no task asks
+// again, and one that has asked wakes the next one.
 type workerSet struct {
 	workerSettings
 	source source
@@ -42,8 +42,6 @@ type workerSet struct {
 	senders       atomic.Int64 // goroutines that send letters
 	unsettled     atomic.Int64 // taken letters whose tasks Shutdown has left no time to settle
 
-	missed atomic.Uint64 // calls of wake that woke nobody; changed under mu
-
 	failing atomic.Bool // the source has returned an error, and not answered since
 
 	// interrupt is set if a worker must not take a task, but look at the set: because it may have to
@@ -58,6 +56,7 @@ type workerSet struct {
 	paused        bool
 	active        int  // workers, without workers whose handlers are in Yield
 	starting      int  // workers of these that start if there is a task for them: 0 or 1
+	missed        bool // a call of wake has woken nobody
 	asking        bool // a worker was woken, or is being started, and has not asked yet
 	yielding      int  // handlers in Yield
 	all           map[*worker]struct{}
@@ -86,12 +85,8 @@ type workerSet struct {
 // without mu.
 type source interface {
 	// take takes the next task for a worker. If it returns nil, wake will be called when there may be
-	// one. A worker that was idle is first: then the call arms the watches even if it finds a task,
-	// because that is often the only one. If they are not armed afterwards, more is true.
-	take(w *worker, first bool) (next job, more bool, err error)
-
-	// rested is called when a worker has found no task, and is idle or was not started.
-	rested()
+	// one. If more is true there may be more for others, which only this worker knows.
+	take(wasIdle bool) (next job, more bool, err error)
 
 	// disarm disarms watches that have called wake in vain, because others may wait for their turn
 	// after them. It reports whether there were any. If no task may be taken it also hands back
@@ -135,33 +130,33 @@ func (ws *workerSet) mayTakeLocked() bool {
 // may be a task for which no worker asks.
 func (ws *workerSet) wake() {
 	// After disarm again, because a worker may have come to rely on the watch in between.
-	for again := true; again && !ws.letAsk(); {
-		ws.mu.Lock()
-		may := ws.mayTakeLocked()
-		ws.mu.Unlock()
-		again = ws.source.disarm(may)
+	for again := true; again; {
+		asks, may := ws.letAsk()
+		again = !asks && ws.source.disarm(may)
 	}
 }
 
-// letAsk lets the worker ask that was busy last, or a new one. It returns false if there is none.
-func (ws *workerSet) letAsk() bool {
+// letAsk lets the worker ask that was busy last, or a new one. asks is false if there is none, and
+// may if no task may be taken.
+func (ws *workerSet) letAsk() (asks, may bool) {
 	ws.mu.Lock()
-	may, n := ws.mayTakeLocked(), len(ws.idle)
+	may = ws.mayTakeLocked()
+	n := len(ws.idle)
 	if may && !ws.asking && n == 0 && ws.active < max(ws.scale.Max, 1) {
 		ws.startLocked()
-		return true
+		return true, true
 	}
 	defer ws.mu.Unlock()
 	if !may || ws.asking || n == 0 {
-		ws.missed.Add(1)
-		return may && ws.asking // it will ask again, or wake the next one
+		ws.missed = true
+		return may && ws.asking, may // it will ask again, or wake the next one
 	}
 	w := ws.idle[n-1]
 	ws.idle[n-1] = nil
 	ws.idle = ws.idle[:n-1]
 	ws.asking, w.asks = true, true
 	w.wake <- true
-	return true
+	return true, true
 }
 
 // startLocked starts a worker if there is a task for it, and releases mu.
@@ -172,13 +167,11 @@ func (ws *workerSet) startLocked() {
 	ws.active++ // before it asks, so that no other one takes its place
 	ws.starting++
 	ws.asking = true
-	seen := ws.missed.Load()
 	ws.mu.Unlock()
-	task, more, err := ws.source.take(w, true)
+	task, more, err := ws.source.take(true)
 	ws.mu.Lock()
-	ws.asking = false
 	ws.starting--
-	again := ws.missed.Load() != seen
+	again := ws.askedLocked()
 	if task != nil {
 		ws.updateLocked()
 		n := ws.active
@@ -196,8 +189,6 @@ func (ws *workerSet) startLocked() {
 		ws.sourceFailed(err)
 	case again:
 		ws.wake()
-	default:
-		ws.source.rested()
 	}
 }
 
