@@ -17,7 +17,7 @@ import (
 //
 // Race: a task may come after a worker has asked and before it is idle, or runs. Then wake finds
 // no worker, or that worker, and sets missed. Then the next worker that has found no task asks
-// again, and one that has asked wakes the next one.
+// again, and a worker that has asked wakes the next one.
 type workerSet struct {
 	workerSettings
 	source source

@@ -30,11 +30,19 @@ var (
 // PerKey is true as [ErrKeyFull] too.
 type FullError = fairq.FullError
 
-// Error is the reason of a failure: a Message, and a Code of the program's choice. The store
-// records it with the task, and Wait returns it.
+// Error is the reason of a failure. The store records it with the task, and Wait returns it, as an
+// error whose text is the Message. It has the fields
+//
+//	Code    int // of the program's choice
+//	Message string
 type Error = driver.Error
 
-// FieldError names an invalid value and its limit. [errors.Is] reports it as [ErrInvalid].
+// FieldError names an invalid value and its limit. [errors.Is] reports it as [ErrInvalid]. It has
+// the fields
+//
+//	Field string // such as "PutOptions.Delay"
+//	Value any
+//	Limit string // such as "0 to 99"
 type FieldError = driver.FieldError
 
 func invalid(field string, value any, limit string) *FieldError {

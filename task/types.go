@@ -7,11 +7,16 @@ import (
 	"github.com/fairq/fairq/internal/printable"
 )
 
-// Store keeps queues of tasks, in memory or in a database, and is an argument of [Open]. Its
-// method Queues lists the queues, from a name on. Package driver is for authors of stores.
+// Store keeps queues of tasks, in memory or in a database, and is an argument of [Open]. Package
+// memory and the modules of store/ have one. Its method
+//
+//	Queues(ctx context.Context, from string, n int) ([]string, error)
+//
+// lists the queues, from a name on: the names of n, or of all if n is 0.
 type Store = driver.Store
 
 // ID identifies a task within its queue. No two tasks of a queue ever have the same ID; 0 is none.
+// It is a uint64.
 type ID = driver.ID
 
 // Info has all fields of a task but its payload.
@@ -68,7 +73,15 @@ type LimitedKey struct {
 	KeyLimits
 }
 
-// State is the state of a task in its life cycle.
+// Ended is a task that is gone: the method History of a store in a database returns it. Of its
+// [Info] it has the ID, Key, Kind, UniqueKey, Attempts, Created and Err. Its other fields are
+//
+//	Payload []byte // from the queue's Codec
+//	At      time.Time
+//	Outcome error // nil if it was acked, an *Error if it failed, ErrDeleted, ErrExpired or ErrDropped
+type Ended = driver.Ended
+
+// State is the state of a task in its life cycle. Its method String returns the name in lower case.
 type State = driver.State
 
 // The states. A task that is done, discarded, deleted, evicted or expired has none: it is gone.
@@ -80,7 +93,7 @@ const (
 	Held    State = driver.Held    // it waits for its group, or follows a task (PutOptions.Replace)
 )
 
-// Role is the role of a task in its group.
+// Role is the role of a task in its group. Its method String returns the name.
 type Role = driver.Role
 
 // The roles.
@@ -172,7 +185,7 @@ type Event struct {
 	Missed uint64 // the number of dropped events before this one, because the reader was too slow
 }
 
-// EventType is the type of an Event.
+// EventType is the type of an [Event]. Its method String returns the name in lower case.
 type EventType = driver.EventType
 
 // The events.

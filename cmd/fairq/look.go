@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/fairq/fairq"
-	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/internal/each"
 	"github.com/fairq/fairq/internal/printable"
 	"github.com/fairq/fairq/task"
@@ -286,7 +285,7 @@ func history(ctx context.Context, c *call) error {
 		return usage("the queue %v", err)
 	}
 	s, ok := c.store.(interface {
-		History(ctx context.Context, queue string, after driver.ID, n int) ([]driver.Ended, error)
+		History(ctx context.Context, queue string, after task.ID, n int) ([]task.Ended, error)
 	})
 	if !ok {
 		return errors.New("this store keeps no history")
