@@ -338,7 +338,6 @@ var tables = map[reflect.Type][]metric{
 			"succeeded Succeeded retried Retried snoozed Snoozed failed Failed " +
 				"cancelled Cancelled lost Lost returned Returned",
 		},
-		{"fairq.pool.panics", "{panic}", "Handlers that have panicked.", Counter, "", "Panics"},
 		{
 			"fairq.pool.events", "{task}", "Tasks that were not done.", Counter, "event",
 			"drop Dropped expire Expired dead_letter DeadLetters leave_over Leftovers",

@@ -187,7 +187,6 @@ func (l *ledger) handle(ctx context.Context, t *task.Task[*chore]) error {
 		l.mu.Unlock()
 		return pool.Snooze(a.lasts)
 	case "panic":
-		l.count(&l.panics)
 		panic(errChore)
 	case "exit":
 		runtime.Goexit()

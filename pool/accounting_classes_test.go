@@ -45,12 +45,11 @@ func (l *ledger) open() {
 	if l.slow {
 		form = 0
 	}
-	o.WhenFull = pool.WhenFull(r.IntN(3))
-	if form > 0 && o.WhenFull < pool.DropNew && r.IntN(2) == 0 {
+	o.WhenFull = pool.WhenFull(r.IntN(2))
+	if form > 0 && r.IntN(2) == 0 {
 		o.Queue.WhenFull = fairq.WhenFull(r.IntN(4))
 	}
 	if o.DeadLetters == nil {
-		o.WhenFull = min(o.WhenFull, pool.Reject)
 		o.Queue.WhenFull = min(o.Queue.WhenFull, fairq.RejectOverShare)
 	}
 	if form > 0 && (o.WhenFull > pool.Block || o.Queue.WhenFull > fairq.Reject || r.IntN(2) == 0) {

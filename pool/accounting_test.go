@@ -72,7 +72,7 @@ type ledger struct {
 	nesting bool   // handlers submit tasks, or use Yield
 	slow    bool   // all calls are slow transactions
 	closer  bool   // the caller closes a queue in between
-	broken  bool   // Observer and Logger panic, each time
+	broken  bool   // the Observer panics, each time
 	all     sync.WaitGroup
 	encoded sync.Map // chores by id
 
@@ -91,7 +91,6 @@ type ledger struct {
 	ended     bool    // one has returned
 	abandoned bool
 	events    [16]uint64 // of the Observer, by kind
-	panics    uint64     // of handlers
 	// failures of tasks whose attempts were used up, so that no handler was called
 	spent uint64
 }
@@ -108,9 +107,6 @@ func newLedger(t *testing.T, seed uint64) *ledger {
 		time.Duration(1+r.IntN(500))*time.Millisecond
 	if seed%2 > 0 { // acks and takes are one call then
 		o.Observer = nil
-	}
-	if l.broken {
-		o.Logger = slog.New(brokenLog{})
 	}
 	if l.sinks != "none" {
 		o.DeadLetters = l.sink

@@ -69,7 +69,6 @@ func (a *attempt[V]) do(w *worker) {
 		}
 		err := errGoexit // the handler has ended the goroutine, unless it has panicked
 		if v := recover(); v != nil {
-			w.counts[eventPanicked].Add(1)
 			err = newPanicError("the handler", v)
 		}
 		a.end(w, err)
@@ -89,13 +88,13 @@ func (a *attempt[V]) run(w *worker) error {
 	p := a.class.pool
 	a.worker = w
 	a.task.Begin()
-	w.started, w.handled = time.Time{}, false
-	if !a.class.inMemory || p.observer != nil {
-		w.started = time.Now()
-	}
+	w.started = time.Time{}
 	waited := time.Duration(0)
-	if p.observer != nil && a.class.queue != nil {
-		waited = w.started.Sub(a.task.Info().ReadyAt)
+	if p.observer != nil {
+		w.started = time.Now()
+		if a.class.queue != nil {
+			waited = w.started.Sub(a.task.Info().ReadyAt)
+		}
 	}
 	a.happened(EventStarted, waited, 0, nil)
 	expires := a.task.Expires()
@@ -113,7 +112,6 @@ func (a *attempt[V]) run(w *worker) error {
 	case expires && a.tooLate(0): // its time was over before there was a worker
 		return errLate
 	}
-	w.handled = true
 	return p.handler(a, &a.task)
 }
 
@@ -260,7 +258,7 @@ func (a *attempt[V]) counters() *counters {
 
 // endContext ends the context of a handler with this run time.
 func (a *attempt[V]) endContext(ran time.Duration) {
-	if ran > 0 && a.class.pool.observer != nil {
+	if ran > 0 {
 		a.set().ran = ran
 	}
 	if a.extra.CompareAndSwap(nil, endedPlain) {

@@ -94,7 +94,7 @@ func (p *Pool[V]) post(letter *DeadLetter[V], a *attempt[V], settle func(refused
 			if refused == nil {
 				p.counts[EventDeadLetter].Add(1)
 			}
-			p.observe(p.storeCtx, func() Event[V] {
+			p.observe(func() Event[V] {
 				return Event[V]{Kind: EventDeadLetter, Class: letter.Class, Letter: letter, Err: refused}
 			})
 		},

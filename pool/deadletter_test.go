@@ -101,14 +101,12 @@ func TestForwardWithoutDeadline(t *testing.T) {
 		next := openQueue[int](t, nil)
 		p := openFunc(t, func(context.Context, *task.Task[int]) error { return pool.Permanent(errNo) },
 			pool.Options[int]{
-				Workers: 1, Queue: task.Options[int]{Capacity: 1}, WhenFull: pool.DropNew,
-				DeadLetters: pool.Forward(next), DeadlineAfter: time.Minute,
+				Workers: 1, DeadLetters: pool.Forward(next), DeadlineAfter: time.Minute,
 			})
 		require.NoError(t, p.Submit(ctx, "a", 0))
 		wait(t, p)
 		p.Pause()
 		require.NoError(t, p.Submit(ctx, "a", 1))
-		require.NoError(t, p.Submit(ctx, "a", 2))
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		tasks, err := next.List(ctx, task.ListOptions{})
@@ -215,7 +213,7 @@ func TestLateLetterRefused(t *testing.T) {
 // queue to which it is forwarded, keep the rest of their delay and time to live, and their
 // metadata.
 func TestLettersKeepTimes(t *testing.T) {
-	for _, way := range []string{"dropped", "evicted", "left"} {
+	for _, way := range []string{"evicted", "left"} {
 		inBubble(t, func(t *testing.T, ctx context.Context) {
 			next, begin := openQueue[int](t, nil), time.Now()
 			var box mailbox[int]
@@ -228,18 +226,10 @@ func TestLettersKeepTimes(t *testing.T) {
 				},
 			}
 			switch way {
-			case "dropped":
-				o.WhenFull = pool.DropNew
 			case "evicted":
 				o.Queue.WhenFull = fairq.EvictOldest
 			}
 			p := openFunc(t, newGate().handle, o)
-			if way == "dropped" {
-				_, err := p.Put(ctx, "a", 1, pool.PutOptions{PutOptions: task.PutOptions{
-					Delay: time.Hour,
-				}})
-				require.NoError(t, err)
-			}
 			_, err := p.Put(ctx, "a", 2, pool.PutOptions{PutOptions: task.PutOptions{
 				Delay: time.Hour, TTL: 3 * time.Hour, Priority: 3, Cost: 7, TTR: time.Minute,
 				MaxAttempts: 4, Kind: "mail", UniqueKey: "there", Metadata: map[string]string{"by": "alice"},

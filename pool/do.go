@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"errors"
 
-	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/task"
 )
 
@@ -27,15 +26,12 @@ func (p *Pool[V]) Do(ctx context.Context, key string, payload V, options PutOpti
 	}
 	options.UniqueKey = cmp.Or(options.UniqueKey, rand.Text())
 	Yield(ctx, func() {
-		var id task.ID
-		if id, err = p.Put(ctx, key, payload, options); err != nil {
+		if _, err = p.Put(ctx, key, payload, options); err != nil {
 			return
 		}
-		if err = fairq.ErrFull; id != 0 {
-			err = c.queue.Wait(ctx, options.UniqueKey)
-			if c.own && p.ctx.Err() != nil && (isOver(err) || errors.Is(err, task.ErrDeleted)) {
-				err = ErrShutdown // Shutdown has moved the task to Leftovers
-			}
+		err = c.queue.Wait(ctx, options.UniqueKey)
+		if c.own && p.ctx.Err() != nil && (isOver(err) || errors.Is(err, task.ErrDeleted)) {
+			err = ErrShutdown // Shutdown has moved the task to Leftovers
 		}
 	})
 	return err

@@ -39,8 +39,7 @@
 //     the task is over, and when the ctx of Shutdown is done. [context.Cause] returns the reason.
 //   - When Shutdown has returned anything but an [ErrAbandoned], no goroutine is left. It ends
 //     in time whatever handlers and sinks do.
-//   - A panic of a handler, a sink, a Backoff.Func, the Observer or the Logger never
-//     ends the process.
+//   - A panic of a handler, a sink or the Observer never ends the process.
 //
 // # Failures
 //

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"slices"
 	"time"
 
 	"github.com/fairq/fairq"
@@ -97,35 +96,11 @@ func Snooze(delay time.Duration) error { return &retryError{delay: clamp(delay),
 // HoldKey returns an error that hands the task back for a delay, as Snooze does, and lets all
 // other tasks of the key wait too. Use it when a service says when to ask again, such as an HTTP
 // server by a Retry-After. The task is then the first of its key. The queue stores the wait, so it
-// outlasts the process; see [task.Task.HoldKey]. With a reason, as in `errors.Join(err,
-// pool.HoldKey(d))`, the task has failed, and the attempt counts; the key waits all the same,
-// except after the last attempt.
+// outlasts the process; see [task.Task.HoldKey]. An attempt that is to count calls
+// [task.Queue.HoldKey] and returns another error.
 func HoldKey(delay time.Duration) error {
 	return &retryError{delay: clamp(delay), snooze: true, holdKey: true}
 }
-
-// hasReason reports whether an error wraps another one beside a HoldKey, such as by errors.Join.
-func hasReason(err error) bool {
-	switch e := err.(type) { //nolint:errorlint // it unwraps step by step
-	case *retryError:
-		return false
-	case interface{ Unwrap() []error }:
-		return slices.ContainsFunc(e.Unwrap(), hasReason)
-	}
-	inner := errors.Unwrap(err)
-	return inner == nil || hasReason(inner)
-}
-
-// failedHold is an error with a HoldKey of a task that has failed: it is not ErrSnoozed.
-type failedHold struct{ error }
-
-// Is implements the interface that [errors.Is] looks for.
-func (e failedHold) Is(target error) bool {
-	return target != ErrSnoozed && errors.Is(e.error, target)
-}
-
-// As implements the interface that [errors.As] looks for.
-func (e failedHold) As(target any) bool { return errors.As(e.error, target) }
 
 func clamp(d time.Duration) time.Duration { return min(max(d, 0), task.MaxDuration) }
 

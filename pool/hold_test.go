@@ -2,7 +2,6 @@ package pool_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -82,46 +81,6 @@ func TestHoldKey(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A HoldKey with another error is a failure, whose attempt counts, and the key waits. Alone, or in
-// an error that only adds a text, it is none.
-func TestHoldKeyCounts(t *testing.T) {
-	wraps := func(err error) error { return fmt.Errorf("step: %w", err) }
-	inBubble(t, func(t *testing.T, ctx context.Context) {
-		begin := time.Now()
-		var observed []pool.EventKind
-		var log []string
-		p := openFunc(t, func(_ context.Context, tk *task.Task[int]) error {
-			log = append(log, fmt.Sprint(tk.Payload, " ", tk.Attempts, " ", time.Since(begin)))
-			switch hold := pool.HoldKey(time.Minute); {
-			case tk.Payload > 0:
-				return nil
-			case len(log) == 1:
-				return wraps(hold)
-			default:
-				return wraps(errors.Join(wraps(errNo), wraps(hold)))
-			}
-		}, pool.Options[int]{
-			Workers: 1, Policy: pool.Policy{MaxAttempts: 3},
-			Observer: func(_ context.Context, e pool.Event[int]) {
-				if e.Kind == pool.EventSnoozed || e.Kind == pool.EventRetried {
-					require.Equal(t, e.Kind == pool.EventSnoozed, errors.Is(e.Err, pool.ErrSnoozed))
-					observed = append(observed, e.Kind)
-				}
-			},
-		})
-		for i := range 2 {
-			require.NoError(t, p.Submit(ctx, "a", i))
-		}
-		wait(t, p)
-		require.Equal(t, []string{"0 1 0s", "0 1 1m0s", "0 2 2m0s", "0 3 3m0s", "1 1 3m0s"}, log)
-		s := p.Stats()
-		require.Equal(t, [3]uint64{1, 2, 1}, [3]uint64{s.Snoozed, s.Retried, s.Failed})
-		require.Equal(t,
-			[]pool.EventKind{pool.EventSnoozed, pool.EventRetried, pool.EventRetried}, observed)
-		end(t, ctx, p)
-	})
 }
 
 // TestInOrder has handlers that fail in every way in which a task is tried again, and some that

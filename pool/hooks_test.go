@@ -3,7 +3,6 @@ package pool_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"runtime"
 	"testing"
 	"testing/synctest"
@@ -14,28 +13,6 @@ import (
 	"github.com/fairq/fairq/pool"
 	"github.com/fairq/fairq/task"
 )
-
-// brokenLog is a handler of a Logger, and panics.
-type brokenLog struct{ slog.Handler }
-
-func (brokenLog) Enabled(_ context.Context, level slog.Level) bool {
-	if level == slog.LevelDebug {
-		panic("the log is broken")
-	}
-	return true
-}
-
-func (brokenLog) Handle(context.Context, slog.Record) error { panic("the log is broken") }
-
-// exitingLog is a handler of a Logger, and ends the goroutine.
-type exitingLog struct{ slog.Handler }
-
-func (exitingLog) Enabled(context.Context, slog.Level) bool { return true }
-
-func (exitingLog) Handle(context.Context, slog.Record) error {
-	runtime.Goexit()
-	return nil
-}
 
 // brokenObserver returns an Observer that calls f with each kind of event.
 func brokenObserver(f func(name string)) pool.Observer[int] {
@@ -80,7 +57,7 @@ func forHooks(t *testing.T, hooks []string,
 // TestAccounting has the other functions.
 func TestHooksThatFail(t *testing.T) {
 	hooks := []string{
-		"scaled", "started", "succeeded", "failed", "retried", "expired", "dead letter", "Log",
+		"started", "succeeded", "failed", "retried", "expired", "dead letter",
 		"DeadLetters",
 	}
 	forHooks(t, hooks, func(t *testing.T, ctx context.Context, hook string, exits bool,
@@ -94,9 +71,6 @@ func TestHooksThatFail(t *testing.T) {
 				return nil
 			},
 			Policy: pool.Policy{MaxAttempts: 2},
-		}
-		if hook == "Log" {
-			o.Logger = slog.New(map[bool]slog.Handler{false: brokenLog{}, true: exitingLog{}}[exits])
 		}
 		p := openFunc(t, func(ctx context.Context, tk *task.Task[int]) error {
 			return fails(ctx, tk.Payload)
@@ -116,11 +90,9 @@ func TestHooksThatFail(t *testing.T) {
 		require.Zero(t, s.Lost) // each attempt is settled once
 		require.Zero(t, s.Workers)
 		result := later(func() error { return p.Shutdown(ctx) })
-		switch {
-		case hook == "Log" && exits: // its caller is gone
-		case hook == "DeadLetters":
+		if hook == "DeadLetters" {
 			requireLeft(t, p, <-result, 1)
-		default:
+		} else {
 			require.NoError(t, <-result)
 		}
 	})

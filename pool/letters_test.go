@@ -18,7 +18,7 @@ import (
 // which a task becomes a letter. The sink is called once for the task. It has AbandonAfter until
 // its context is done, and as long again after that. The letter is either taken or is not.
 func TestLettersAtShutdown(t *testing.T) {
-	for _, way := range []string{"failed", "failed, New", "expired", "evicted", "dropped", "left"} {
+	for _, way := range []string{"failed", "failed, New", "expired", "evicted", "left"} {
 		for _, takes := range []time.Duration{500, 1500, 2500, 3500, 4500, 60_000} {
 			t.Run(fmt.Sprint(way, takes), func(t *testing.T) {
 				inBubble(t, func(t *testing.T, ctx context.Context) {
@@ -59,9 +59,6 @@ func testLettersAtShutdown(t *testing.T, ctx context.Context, way string, takes 
 	case "evicted":
 		o.Queue.WhenFull = fairq.EvictOldest
 		p = open()
-	case "dropped":
-		o.WhenFull = pool.DropNew
-		p = open()
 	case "expired":
 		put.Deadline = time.Now().Add(time.Nanosecond)
 		p = open()
@@ -74,7 +71,7 @@ func testLettersAtShutdown(t *testing.T, ctx context.Context, way string, takes 
 	}
 	_, err := p.Put(ctx, "a", 1, put)
 	require.NoError(t, err)
-	if way == "evicted" || way == "dropped" {
+	if way == "evicted" {
 		go func() { _ = p.Submit(ctx, "a", 2) }()
 	}
 	time.Sleep(time.Millisecond)
@@ -83,7 +80,7 @@ func testLettersAtShutdown(t *testing.T, ctx context.Context, way string, takes 
 	if way == "left" {
 		limit = 3 * time.Second
 	}
-	if way == "evicted" || way == "dropped" { // empty the queue, so that there is one letter only
+	if way == "evicted" { // empty the queue, so that there is one letter only
 		_, err = p.Queue("").Truncate(ctx)
 		require.NoError(t, err)
 	}

@@ -16,9 +16,6 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// caller is a context key of callers that submit.
-type caller struct{}
-
 // observed records the calls of an observer, a line each.
 type observed struct {
 	mu    sync.Mutex
@@ -33,8 +30,6 @@ func (o *observed) say(ctx context.Context, e pool.Event[int]) {
 	switch t := e.Task; {
 	case e.Letter != nil:
 		words = append(words, e.Letter.Task.ID, e.Letter.Payload, e.Letter.Attempts, e.Letter.Reason)
-	case t == nil:
-		words = append(words, e.Workers)
 	default:
 		words = append(words, t.ID, t.Payload, t.Attempts, e.Took)
 	}
@@ -43,9 +38,6 @@ func (o *observed) say(ctx context.Context, e pool.Event[int]) {
 	}
 	if e.Err != nil {
 		words = append(words, e.Err)
-	}
-	if ctx.Value(caller{}) != nil {
-		words = append(words, "to the caller")
 	}
 	if ctx.Err() != nil {
 		words = append(words, "too late")
@@ -57,7 +49,6 @@ func (o *observed) say(ctx context.Context, e pool.Event[int]) {
 // calls with Stats.
 func TestObserver(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
-		ctx = context.WithValue(ctx, caller{}, true)
 		var o observed
 		p := openFunc(t, func(ctx context.Context, tk *task.Task[int]) error {
 			time.Sleep(10 * time.Second)
@@ -73,7 +64,7 @@ func TestObserver(t *testing.T) {
 			}
 			return ctx.Err()
 		}, pool.Options[int]{
-			Workers: 1, WhenFull: pool.DropNew, Queue: task.Options[int]{Capacity: 1},
+			Workers: 1, Queue: task.Options[int]{Capacity: 1, WhenFull: fairq.EvictOldest},
 			Classes: []pool.Class[int]{
 				{Name: "x"},
 				{Name: "y", Queue: openQueue(t, &task.Options[int]{TTR: 15 * time.Second})},
@@ -98,13 +89,11 @@ func TestObserver(t *testing.T) {
 		require.NoError(t, p.Queue("x").Delete(ctx, 4))
 		wait(t, p)
 		p.Pause()
-		put(5, pool.PutOptions{PutOptions: task.PutOptions{Deadline: time.Now().Add(time.Minute)}})
-		put(6, pool.PutOptions{})
-		_, err := p.TrySubmit(ctx, "a", 7, pool.PutOptions{})
-		require.ErrorIs(t, err, task.ErrFull)
+		put(5, pool.PutOptions{})
+		put(6, pool.PutOptions{PutOptions: task.PutOptions{Deadline: time.Now().Add(time.Minute)}})
 		wait(t, p)
 		require.Equal(t, []string{
-			"scaled  1", "started x 1 0 1 0s",
+			"started x 1 0 1 0s",
 			"succeeded x 1 0 1 10s",
 			"started x 2 1 1 0s", "retried x 2 1 1 10s 1m0s no",
 			"started x 2 1 2 0s", "dead letter x 2 1 2 failed", "failed x 2 1 2 10s no",
@@ -115,9 +104,8 @@ func TestObserver(t *testing.T) {
 			"lost y 1 3 1 20s task: lease lost", "started y 1 3 2 5s", "succeeded y 1 3 2 10s",
 			"started x 4 4 1 0s",
 			"cancelled x 4 4 1 12s task: lease lost",
-			"dead letter x 0 6 0 overflow",
-			"dropped x 0 6 0 0s to the caller",
-			"expired x 5 5 0 0s", "dead letter x 5 5 0 deadline",
+			"dropped x 5 5 0 0s", "dead letter x 5 5 0 overflow",
+			"expired x 6 6 0 0s", "dead letter x 6 6 0 deadline",
 		}, o.lines)
 		end(t, ctx, p)
 	})
@@ -139,8 +127,8 @@ func TestObserverOfItems(t *testing.T) {
 		require.NoError(t, w.Wait(ctx))
 		require.NoError(t, w.Shutdown(ctx))
 		require.Equal(t, []string{
-			"scaled  1", "started  0 0 0 0s", "succeeded  0 0 0 1s", "started  0 1 0 0s",
-			"failed  0 1 0 1s no", "scaled  0",
+			"started  0 0 0 0s", "succeeded  0 0 0 1s", "started  0 1 0 0s",
+			"failed  0 1 0 1s no",
 		}, o.lines)
 		require.Equal(t, []string{"pool: a task failed for good error=no"}, out.lines[slog.LevelWarn])
 		require.Empty(t, out.lines[slog.LevelInfo])
@@ -169,7 +157,7 @@ func (h *records) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// TestLog shows the log: above Debug, a single task appears only if it has failed for good.
+// TestLog shows the log: a single task appears only if it has failed for good.
 func TestLog(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		out := &records{lines: map[slog.Level][]string{}}
@@ -200,13 +188,8 @@ func TestLog(t *testing.T) {
 			"pool: a task failed for good task=3 key=k reason=failed attempts=2 error=task: panic in the "+
 				"handler: boo stack=goroutine")
 		require.Equal(t, 1, strings.Count(failed[1], "panicHere("), "the stack stands once")
-		require.Contains(t, out.lines[slog.LevelDebug],
-			"pool: to be tried again task=2 attempts=1 delay=1s error=no")
-		require.Contains(t, out.lines[slog.LevelDebug], "pool: number of workers from=0 to=1")
 		end(t, ctx, p)
-		require.Contains(t, out.lines[slog.LevelDebug], "pool: shutting down workers=1 idle=1 nested=0")
-		require.Contains(t, out.lines[slog.LevelDebug],
-			"pool: shut down succeeded=98 failed=2 retried=2 returned=0 letters=0 leftovers=0")
+		require.Empty(t, out.lines[slog.LevelDebug])
 		require.Empty(t, out.lines[slog.LevelInfo])
 	})
 }

@@ -98,9 +98,8 @@ type Options[V any] struct {
 	Observer Observer[V]
 
 	// Logger logs lost tasks and unreadable queues at level Error. At Warn it logs each task that
-	// has failed for good, that could not be settled, or that Shutdown has cancelled. At Debug it
-	// logs normal events: retries, changes of the number of workers and of the schedule, and the
-	// end. nil means [slog.Default].
+	// has failed for good, that could not be settled, or that Shutdown has cancelled. nil means
+	// [slog.Default].
 	Logger *slog.Logger
 }
 
@@ -154,9 +153,8 @@ type WhenFull uint8
 
 // The policies.
 const (
-	Block   WhenFull = iota // Submit waits for room
-	Reject                  // Submit returns a *task.FullError
-	DropNew                 // the task goes to DeadLetters
+	Block  WhenFull = iota // Submit waits for room
+	Reject                 // Submit returns a *task.FullError
 )
 
 // Class is a queue of a pool that drains several. Within a class keys are served in rounds, as in
@@ -169,7 +167,6 @@ type Class[V any] struct {
 
 // workerSettings are the options of a workerSet.
 type workerSettings struct {
-	onScaled     func(workers int) // calls the Observer
 	log          *slog.Logger
 	abandonAfter time.Duration
 	base         Scale
@@ -190,11 +187,6 @@ func (o *Options[V]) complete() (*workerSettings, error) {
 	if err != nil {
 		return nil, err
 	}
-	// lacks reports whether a queue that is not the pool's own lacks what an option needs.
-	lacks := func(has func(*task.Queue[V]) bool) bool {
-		return slices.ContainsFunc(o.Classes,
-			func(c Class[V]) bool { return c.Queue != nil && !has(c.Queue) })
-	}
 	evicts := o.Queue.WhenFull >= fairq.EvictHeaviest
 	queue := o.Queue
 	if evicts {
@@ -202,18 +194,15 @@ func (o *Options[V]) complete() (*workerSettings, error) {
 	}
 	bad := queue.Validate()
 	switch {
-	case o.WhenFull > DropNew:
-		return nil, invalid("Options.WhenFull is %d; the limits are Block, %d, and DropNew, %d",
-			o.WhenFull, Block, DropNew)
-	case o.WhenFull == DropNew && o.DeadLetters == nil:
-		return nil, invalid("Options.DeadLetters is nil; with Options.WhenFull %v it must be set, or "+
-			"tasks would be lost in silence", o.WhenFull)
+	case o.WhenFull > Reject:
+		return nil, invalid("Options.WhenFull is %d; it must be Block, %d, or Reject, %d", o.WhenFull,
+			Block, Reject)
 	case evicts && o.DeadLetters == nil:
 		return nil, invalid("Options.DeadLetters is nil; with Options.Queue.WhenFull %v it must be "+
 			"set, or tasks would be lost in silence", o.Queue.WhenFull)
-	case own && o.Queue.Capacity == 0 && o.WhenFull != Block && o.Queue.KeyCapacity == 0:
-		return nil, invalid("Options.Queue.Capacity is 0; with Options.WhenFull %v it must be set, "+
-			"because a queue without limit is never full", o.WhenFull)
+	case own && o.Queue.Capacity == 0 && o.WhenFull == Reject && o.Queue.KeyCapacity == 0:
+		return nil, invalid("Options.Queue.Capacity is 0; with Options.WhenFull Reject it must be set, " +
+			"because a queue without limit is never full")
 	case !own && !reflect.ValueOf(o.Queue).IsZero():
 		return nil, invalid("Options.Queue is set; a queue that is not the pool's own has " +
 			"its task.Options already")
@@ -221,7 +210,8 @@ func (o *Options[V]) complete() (*workerSettings, error) {
 		return nil, invalid("Options.Queue has an OnEvict, OnExpire or AsIs; these are the pool's")
 	case bad != nil:
 		return nil, invalid("Options.Queue: %v", bad)
-	case o.Policy.InOrder && lacks((*task.Queue[V]).KeepsOrder):
+	case o.Policy.InOrder && slices.ContainsFunc(o.Classes,
+		func(c Class[V]) bool { return c.Queue != nil && !c.Queue.KeepsOrder() }):
 		return nil, invalid("Options.Policy.InOrder is true; a queue that is not the pool's own must " +
 			"have a MaxInFlightPerKey of 1 and KeepPlace for that")
 	case o.Policy.InOrder && o.Queue.MaxInFlightPerKey > 1:
@@ -306,13 +296,11 @@ func (o *Options[V]) completeCommon() (*workerSettings, error) {
 		return nil, err
 	}
 	s := &workerSettings{
-		log: o.Logger, abandonAfter: cmp.Or(o.AbandonAfter, time.Second),
-		base: base,
+		log: o.Logger, abandonAfter: cmp.Or(o.AbandonAfter, time.Second), base: base,
 	}
 	if s.log == nil {
 		s.log = slog.Default()
 	}
-	s.log = slog.New(guardedHandler{s.log.Handler()})
 	if len(o.Schedule.Ranges) == 0 {
 		return s, nil
 	}
@@ -332,14 +320,4 @@ func (s *Scale) complete(name string, idleTimeout time.Duration) error {
 		return invalid("%s: IdleTimeout is %v; it must be 0 or more", name, s.IdleTimeout)
 	}
 	return nil
-}
-
-var whenFullNames = [...]string{Block: "Block", Reject: "Reject", DropNew: "DropNew"}
-
-// String returns the policy's name.
-func (w WhenFull) String() string {
-	if int(w) < len(whenFullNames) {
-		return whenFullNames[w]
-	}
-	return fmt.Sprintf("WhenFull(%d)", uint8(w))
 }

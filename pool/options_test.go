@@ -2,7 +2,6 @@ package pool_test
 
 import (
 	"context"
-	"fmt"
 	"runtime"
 	"testing"
 	"time"
@@ -35,10 +34,6 @@ func TestOptionErrors(t *testing.T) {
 		`Options.Classes[2].Name is "a", and so is that of Options.Classes[0]; they must differ`: {
 			Classes: []pool.Class[int]{{Name: "a"}, {Name: "b"}, {Name: "a"}},
 		},
-		"Options.Queue.Capacity is 0; with Options.WhenFull DropNew it must be set, because a queue " +
-			"without limit is never full": {
-			WhenFull: pool.DropNew, DeadLetters: sinkAll,
-		},
 		"Options.Queue.Capacity is 0; with Options.WhenFull Reject it must be set, because a queue " +
 			"without limit is never full": {
 			WhenFull: pool.Reject, Classes: []pool.Class[int]{{Name: "a"}, {Name: "b"}},
@@ -62,12 +57,8 @@ func TestOptionErrors(t *testing.T) {
 				Ranges: []pool.Range{{Time: "08:00-12:00", Pause: true, Scale: pool.Scale{Min: 1, Max: 2}}},
 			},
 		},
-		"Options.WhenFull is 3; the limits are Block, 0, and DropNew, 2": {
+		"Options.WhenFull is 3; it must be Block, 0, or Reject, 1": {
 			WhenFull: 3, Queue: task.Options[int]{Capacity: 1},
-		},
-		"Options.DeadLetters is nil; with Options.WhenFull DropNew it must be set, or tasks " +
-			"would be lost in silence": {
-			WhenFull: pool.DropNew, Queue: task.Options[int]{Capacity: 1},
 		},
 		"Options.DeadLetters is nil; with Options.Queue.WhenFull EvictOldest it must be set, or tasks " +
 			"would be lost in silence": {
@@ -167,7 +158,6 @@ func TestMisuse(t *testing.T) {
 func TestUnusualOptions(t *testing.T) {
 	for _, o := range []pool.Options[int]{
 		{WhenFull: pool.Reject, Queue: task.Options[int]{KeyCapacity: 1}}, // the key's share is full
-		{WhenFull: pool.DropNew, Queue: task.Options[int]{KeyCapacity: 1}, DeadLetters: sinkAll},
 		// that may have a Capacity
 		{WhenFull: pool.Reject, Classes: []pool.Class[int]{{Queue: openQueue[int](t, nil)}}},
 		{Queue: task.Options[int]{Capacity: 5, KeyCapacity: 5}},
@@ -204,9 +194,4 @@ func TestOptionsAreCopied(t *testing.T) {
 	}, Class: "x"}))
 	require.Equal(t, 2, p.Stats().Max)
 	end(t, t.Context(), p)
-}
-
-func TestWhenFullNames(t *testing.T) {
-	require.Equal(t, "Block Reject DropNew WhenFull(3)",
-		fmt.Sprint(pool.Block, pool.Reject, pool.DropNew, pool.DropNew+1))
 }

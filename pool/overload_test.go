@@ -28,12 +28,6 @@ func TestWhenFull(t *testing.T) {
 	}{
 		{refused: []int{4, 5, 6}, left: []int{0, 1, 2, 3}},
 		{queue: fairq.RejectOverShare, refused: []int{2, 5, 6}, left: []int{0, 1, 3, 4}},
-		{whenFull: pool.DropNew, dropped: []int{4, 5, 6}, left: []int{0, 1, 2, 3}},
-		{
-			whenFull: pool.DropNew, queue: fairq.RejectOverShare, dropped: []int{2, 5, 6},
-			left: []int{0, 1, 3, 4},
-		},
-		{whenFull: pool.DropNew, keyCapacity: 2, dropped: []int{2, 5, 6}, left: []int{0, 1, 3, 4}},
 		{queue: fairq.EvictOldest, dropped: []int{0, 1, 2}, left: []int{3, 4, 5, 6}},
 		{
 			queue: fairq.EvictOldest, keyCapacity: 2, dropped: []int{0}, refused: []int{2, 5},
@@ -88,7 +82,7 @@ func TestWhenFull(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeDropped has a failing sink: Submit returns its error, or the log has it.
+// TestWhatCannotBeDropped has a failing sink: the log has the task.
 func TestWhatCannotBeDropped(t *testing.T) {
 	for name, sink := range map[string]pool.Sink[int]{
 		"error": func(context.Context, *pool.DeadLetter[int]) error { return errNo },
@@ -97,26 +91,12 @@ func TestWhatCannotBeDropped(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, ctx context.Context) {
 				var out bytes.Buffer
-				log := slog.New(slog.NewTextHandler(&out, nil))
 				o := pool.Options[int]{
-					Workers: 1, Queue: task.Options[int]{Capacity: 1, CountKeys: 1},
-					WhenFull: pool.DropNew, DeadLetters: sink, Logger: log,
+					Workers: 1, Queue: task.Options[int]{Capacity: 1, WhenFull: fairq.EvictHeaviest},
+					WhenFull: pool.Reject, DeadLetters: sink,
+					Logger: slog.New(slog.NewTextHandler(&out, nil)),
 				}
 				p := openFunc(t, newGate().handle, o)
-				p.Pause()
-				require.NoError(t, p.Submit(ctx, "a", 1))
-				err := p.Submit(ctx, "a", 2)
-				require.ErrorIs(t, err, errNo)
-				require.ErrorIs(t, err, fairq.ErrFull)
-				s := p.Stats()
-				require.Equal(t, [2]uint64{}, [2]uint64{s.DeadLetters, s.Dropped})
-				refused, err := p.Queue("").KeyStats(ctx, 1, fairq.ByRefused)
-				require.NoError(t, err)
-				require.Equal(t, fairq.Counts{Refused: 1}, refused[0].Total)
-				require.Empty(t, out.String())
-
-				o.WhenFull, o.Queue.WhenFull = pool.Reject, fairq.EvictHeaviest
-				p = openFunc(t, newGate().handle, o)
 				p.Pause()
 				require.NoError(t, p.Submit(ctx, "a", 11))
 				require.ErrorIs(t, p.Submit(ctx, "a", 12), fairq.ErrFull)
@@ -136,40 +116,12 @@ func TestWhatCannotBeDropped(t *testing.T) {
 	}
 }
 
-// TestSinkThatSubmits has dead letters that come back into the pool, even during Shutdown.
-func TestSinkThatSubmits(t *testing.T) {
-	inBubble(t, func(t *testing.T, ctx context.Context) {
-		var p *pool.Pool[int]
-		g := newGate()
-		sink := func(ctx context.Context, letter *pool.DeadLetter[int]) error {
-			time.Sleep(time.Hour)
-			return p.Submit(ctx, "again", letter.Payload)
-		}
-		p = openFunc(t, g.handle,
-			pool.Options[int]{
-				Workers: 1, Queue: task.Options[int]{Capacity: 1}, WhenFull: pool.DropNew,
-				DeadLetters: sink,
-			})
-		require.NoError(t, p.Submit(ctx, "a", 1))
-		synctest.Wait()
-		require.NoError(t, p.Submit(ctx, "a", 3))
-		result := make(chan error, 1)
-		go func() { result <- p.Submit(ctx, "a", 2) }()
-		synctest.Wait()
-		g.let(2)
-		require.NoError(t, p.Shutdown(ctx))
-		err := <-result
-		require.ErrorIs(t, err, pool.ErrShutdown)
-		require.ErrorIs(t, err, fairq.ErrFull)
-	})
-}
-
 // TestTrySubmit: TrySubmit never waits, and never drops its task.
 func TestTrySubmit(t *testing.T) {
 	for _, c := range []struct {
 		whenFull pool.WhenFull
 		queue    fairq.WhenFull
-	}{{queue: fairq.EvictOldest}, {}, {whenFull: pool.Reject}, {whenFull: pool.DropNew}} {
+	}{{queue: fairq.EvictOldest}, {}, {whenFull: pool.Reject}} {
 		inBubble(t, func(t *testing.T, ctx context.Context) {
 			var box mailbox[int]
 			p := openFunc(t, nothing,

@@ -94,7 +94,6 @@ func newPool[V any](queue *task.Queue[V], handler Handler[*task.Task[V]],
 	}
 	p.accepting, p.stopAccepting = context.WithCancelCause(context.Background())
 	p.workerSet.workerSettings = *setup
-	p.onScaled = p.observeScaled
 	s := &p.tasks
 	s.pool, s.strict, s.filterOf = p, o.Strict, o.Filter
 	s.filtering = make(chan struct{}, 1)
@@ -147,9 +146,9 @@ func (p *Pool[V]) onGone(c *class[V], reason Reason, err error) func(*task.Task[
 			return // the sink has refused its letter already
 		}
 		if reason == ReasonDeadline {
-			p.observeTask(p.storeCtx, EventExpired, c.name, t, nil)
+			p.observeTask(EventExpired, c.name, t)
 		} else {
-			p.observeTask(p.storeCtx, EventDropped, c.name, t, nil)
+			p.observeTask(EventDropped, c.name, t)
 		}
 		if p.sink == nil {
 			return

@@ -46,8 +46,8 @@ func (ws *workerSet) notifyQuiet() {
 	ws.notifyQuietLocked()
 }
 
-// quietLocked reports whether the set is quiet: all workers are idle, no handler is in Yield, no letter is in hand, and nothing runs in the
-// background.
+// quietLocked reports whether the set is quiet: all workers are idle, no handler is in Yield, no
+// letter is in hand, and nothing runs in the background.
 func (ws *workerSet) quietLocked() bool {
 	return len(ws.idle) == ws.active && ws.yielding == 0 && ws.backgroundCalls == 0 &&
 		ws.senders.Load() == 0 && ws.prefetched.Load() == 0

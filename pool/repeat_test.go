@@ -13,8 +13,9 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// Wait and StopAndWait do not wait for the repetitions of a task: not while they are delayed. They wait for everything else: running repetitions,
-// retries, first delays, and a repetition that was replaced.
+// Wait and StopAndWait do not wait for the repetitions of a task: not while they are delayed.
+// They wait for everything else: running repetitions, retries, first delays, and a repetition that
+// was replaced.
 func TestWaitForRepeats(t *testing.T) {
 	const m = time.Minute
 	for _, inMemory := range []bool{true, false} {

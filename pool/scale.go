@@ -69,9 +69,3 @@ func (ws *workerSet) pause(paused bool) {
 	ws.mu.Unlock()
 	ws.wake()
 }
-
-// workersChanged calls the Observer and the log.
-func (ws *workerSet) workersChanged(from, to int) {
-	ws.onScaled(to)
-	ws.log.Debug("pool: number of workers", "from", from, "to", to)
-}

@@ -134,7 +134,6 @@ func (ws *workerSet) followSchedule() {
 		}
 	}
 	ws.mu.Lock()
-	changed := name != ws.inRange
 	ws.inRange = name
 	if !ws.manual {
 		ws.setScaleLocked(s)
@@ -143,9 +142,6 @@ func (ws *workerSet) followSchedule() {
 		resetTimer(&ws.scheduleTimer, until.Sub(now), ws.followSchedule)
 	}
 	ws.mu.Unlock()
-	if changed {
-		ws.log.Debug("pool: schedule", "range", name, "min", s.Min, "max", s.Max)
-	}
 	ws.wake()
 }
 

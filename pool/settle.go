@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/fairq/fairq/task"
@@ -81,10 +80,6 @@ func (a *attempt[V]) settle(err error) {
 	}
 	again, _ := errors.AsType[*retryError](err)
 	_, permanent := errors.AsType[*permanentError](err)
-	failed := again != nil && again.holdKey && hasReason(err)
-	if failed {
-		err = failedHold{err}
-	}
 	switch {
 	case err == errLate: //nolint:errorlint // not that in what Do has returned
 		a.fail(ReasonDeadline, err)
@@ -102,7 +97,7 @@ func (a *attempt[V]) settle(err error) {
 		}
 	case p.ctx.Err() != nil: // Shutdown has cancelled the handler
 		a.settleBy(t.Return, EventReturned, 0, err)
-	case again != nil && again.snooze && !failed:
+	case again != nil && again.snooze:
 		snooze := t.Snooze
 		if again.holdKey || a.class.pool.policy.InOrder {
 			snooze = func(ctx context.Context, d time.Duration) error { return t.HoldKey(ctx, nil, d) }
@@ -198,8 +193,7 @@ func (a *attempt[V]) retry(delay time.Duration, err error) {
 		return
 	}
 	fail := a.task.Fail
-	again, _ := errors.AsType[*retryError](err)
-	if a.class.pool.policy.InOrder || again != nil && again.holdKey {
+	if a.class.pool.policy.InOrder {
 		fail = a.task.HoldKey
 	}
 	a.settleBy(func(ctx context.Context) error { return fail(ctx, err, delay) }, EventRetried, delay,
@@ -261,7 +255,7 @@ func (a *attempt[V]) endBy(
 		return false
 	}
 	if reason == ReasonDeadline {
-		p.observeTask(p.storeCtx, EventExpired, a.class.name, &a.task, nil)
+		p.observeTask(EventExpired, a.class.name, &a.task)
 	}
 	a.failed(err, "reason", reason.String(), "attempts", a.task.Attempts)
 	return true
@@ -278,20 +272,16 @@ func (a *attempt[V]) settleBy(call func(context.Context) error, kind EventKind,
 		return false
 	}
 	a.ended(kind, delay, err)
-	if kind == EventRetried || kind == EventSnoozed {
-		p.log.Debug("pool: to be tried again",
-			logAttrs(a.class.name, &a.task, err, "attempts", a.task.Attempts, "delay", delay)...)
-	}
 	return true
 }
 
 // lost is called when the task could not be settled.
 func (a *attempt[V]) lost(err error) {
-	p, kind, level := a.class.pool, EventLost, slog.LevelWarn
 	if errors.Is(a.extraOrZero().cause, task.ErrDeleted) {
-		kind, level = EventCancelled, slog.LevelDebug
+		a.ended(EventCancelled, 0, err)
+		return
 	}
-	a.ended(kind, 0, err)
-	p.log.Log(p.storeCtx, level, "pool: a task could not be settled",
+	a.ended(EventLost, 0, err)
+	a.class.pool.log.Warn("pool: a task could not be settled",
 		logAttrs(a.class.name, &a.task, err)...)
 }

@@ -14,14 +14,9 @@ import (
 // handlers, and waits for at most abandonAfter.
 func (ws *workerSet) shutdown(ctx context.Context) error {
 	ws.mu.Lock()
-	first := !ws.closing
 	ws.closing = true
-	workers, idle, nested := ws.active, len(ws.idle), ws.yielding
 	ws.updateAllLocked()
 	ws.mu.Unlock()
-	if first {
-		ws.log.Debug("pool: shutting down", "workers", workers, "idle", idle, "nested", nested)
-	}
 	ws.wake()
 	select {
 	case <-ws.done.Done():
@@ -32,7 +27,7 @@ func (ws *workerSet) shutdown(ctx context.Context) error {
 		return nil
 	}
 	ws.mu.Lock()
-	first = !ws.cancelled
+	first := !ws.cancelled
 	ws.cancelled = true
 	running, nested := ws.active-len(ws.idle), ws.yielding
 	ws.updateAllLocked()
@@ -194,10 +189,6 @@ func (p *Pool[V]) close() {
 			p.clear(ctx, c)
 		}
 	}
-	s := p.Stats()
-	p.log.Debug("pool: shut down", "succeeded", s.Succeeded, "failed", s.Failed, "retried", s.Retried,
-		"returned", s.Returned,
-		"letters", s.DeadLetters, "leftovers", s.Leftovers)
 }
 
 // clear closes a queue of the pool's own, and hands its tasks to DeadLetters or Leftovers.

@@ -42,7 +42,6 @@ type Stats struct {
 	// Attempts that could not be settled for another reason, mostly an expired lease.
 	Lost     uint64 `json:"lost"`
 	Returned uint64 `json:"returned"` // interrupted by Shutdown; does not count as an attempt
-	Panics   uint64 `json:"panics"`   // handlers that panicked
 
 	// Tasks without room, as far as the pool knows.
 	Dropped uint64 `json:"dropped"`
@@ -84,7 +83,7 @@ func (ws *workerSet) Stats() Stats {
 		Started: n[EventStarted].Load(), Succeeded: n[EventSucceeded].Load(),
 		Retried: n[EventRetried].Load(), Snoozed: n[EventSnoozed].Load(),
 		Failed: n[EventFailed].Load(), Cancelled: n[EventCancelled].Load(),
-		Lost: n[EventLost].Load(), Returned: n[EventReturned].Load(), Panics: n[eventPanicked].Load(),
+		Lost: n[EventLost].Load(), Returned: n[EventReturned].Load(),
 		Dropped: n[EventDropped].Load(), Expired: n[EventExpired].Load(),
 		DeadLetters: n[EventDeadLetter].Load(), Leftovers: ws.leftoverCount.Load(), Range: ws.inRange,
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"maps"
 	"time"
 
 	"github.com/fairq/fairq"
@@ -27,23 +26,22 @@ type PutOptions struct {
 // error of ctx. After Shutdown it returns [ErrShutdown], unless a handler of the pool calls it.
 //
 // A handler or a sink of the pool gets a [*task.FullError] instead of waiting for room, because
-// it may have to make that room; a sink also with DropNew. The pool recognizes them by the context
-// that they were called with, or one made from it, until the handler returns. With another context
-// the call may wait for itself.
+// it may have to make that room. The pool recognizes them by the context that they were called
+// with, or one made from it, until the handler returns. With another context the call may wait for
+// itself.
 func (p *Pool[V]) Submit(ctx context.Context, key string, payload V) error {
 	_, err := p.submit(ctx, key, payload, PutOptions{}, p.whenFull)
 	return err
 }
 
-// Put is Submit with options. It returns the id of the task, 0 if the task was dropped.
+// Put is Submit with options. It returns the id of the task.
 func (p *Pool[V]) Put(ctx context.Context, key string, payload V,
 	options PutOptions,
 ) (task.ID, error) {
 	return p.submit(ctx, key, payload, options, p.whenFull)
 }
 
-// TrySubmit is like Put, but never waits for room and never drops the task: it returns a
-// [*task.FullError], and the caller keeps the task.
+// TrySubmit is like Put, but never waits for room: it returns a [*task.FullError].
 func (p *Pool[V]) TrySubmit(ctx context.Context, key string, payload V,
 	options PutOptions,
 ) (task.ID, error) {
@@ -70,9 +68,8 @@ func (p *Pool[V]) submit(
 		return 0, err
 	}
 	id, err = c.queue.Put(ctx, key, payload, o.PutOptions)
-	if errors.Is(err, fairq.ErrFull) {
-		id, err = p.makeRoom(ctx, c, task.Entry[V]{Key: key, Payload: payload, Options: o.PutOptions},
-			whenFull, err)
+	if errors.Is(err, fairq.ErrFull) && whenFull == Block && setOf(ctx) != &p.workerSet {
+		id, err = p.putWait(ctx, c, key, payload, o.PutOptions)
 	}
 	if o.Replace {
 		c.repeats.Delete(id)
@@ -80,49 +77,16 @@ func (p *Pool[V]) submit(
 	return id, err
 }
 
-// makeRoom handles a task without room by whenFull. full is the error of the queue.
-func (p *Pool[V]) makeRoom(
-	ctx context.Context, c *class[V], e task.Entry[V], whenFull WhenFull, full error,
-) (id task.ID, err error) {
-	inside := setOf(ctx) == &p.workerSet
-	switch {
-	case whenFull == DropNew && (!inside || p.isHandler(ctx)): // a sink may be the only sender
-		t, sent := newTask(&e), make(chan error, 1)
-		p.post(newDeadLetter(c.name, t, ReasonOverflow, full), nil,
-			func(refused error) { sent <- refused })
-		if refused := <-sent; refused != nil {
-			return 0, errors.Join(full, refused) // the task remains the caller's
-		}
-		p.observeTask(ctx, EventDropped, c.name, t, nil)
-		return 0, nil
-	case whenFull != Block || inside:
-		return 0, full
-	}
+// putWait waits for room.
+func (p *Pool[V]) putWait(
+	ctx context.Context, c *class[V], key string, payload V, o task.PutOptions,
+) (task.ID, error) {
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(p.accepting, cancel)()
-	id, err = c.queue.PutWait(waiting, e.Key, e.Payload, e.Options)
+	id, err := c.queue.PutWait(waiting, key, payload, o)
 	if err != nil && waiting.Err() != nil && ctx.Err() == nil {
 		err = ErrShutdown
 	}
 	return id, err
-}
-
-// newTask makes the task that a Put would make now. It is in no queue.
-func newTask[V any](e *task.Entry[V]) *task.Task[V] {
-	now, o := time.Now(), &e.Options
-	i := task.Info{
-		Key: e.Key, Kind: o.Kind, UniqueKey: o.UniqueKey, Group: o.Group, Role: o.Role,
-		Priority: max(o.Priority, 0), Cost: cmp.Or(o.Cost, 1), TTR: o.TTR, MaxAttempts: o.MaxAttempts,
-		Deadline: o.Deadline, Created: now, Expires: o.Deadline, Metadata: maps.Clone(o.Metadata),
-	}
-	if o.Delay > 0 {
-		i.State, i.Until = task.Delayed, now.Add(o.Delay)
-	}
-	// A duration above MaxDuration means no end, as in package task.
-	ends := now.Add(o.Delay).Add(min(o.TTL, task.MaxDuration))
-	if o.TTL > 0 && (o.Deadline.IsZero() || ends.Before(o.Deadline)) {
-		i.Expires = ends
-	}
-	return task.NewTask(i, e.Payload)
 }

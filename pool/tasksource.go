@@ -75,7 +75,6 @@ func (c *class[V]) due() {
 
 // add adds a class.
 func (s *taskSource[V]) add(c *class[V]) {
-	// it learns: see Options.complete
 	c.consumer = c.queue.NewConsumer(s.filter)
 	c.taskWatch = c.consumer.Watch(c.due)
 	c.takeOne = func(ctx context.Context, into *task.Task[V], _ bool) (found, more bool, err error) {
@@ -212,11 +211,6 @@ func (s *taskSource[V]) disarm(mayTake bool) (any bool) {
 		}
 	}
 	return any
-}
-
-// drains implements source.
-func (s *taskSource[V]) drains(queue any) bool {
-	return slices.ContainsFunc(s.classes, func(c *class[V]) bool { return any(c.queue) == queue })
 }
 
 // setFilter sets the tasks that consumers may take now, by Options.Filter.

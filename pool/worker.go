@@ -17,7 +17,6 @@ type worker struct {
 	asks       bool            // it is the one of workerSet.asking
 	idleSince  time.Time       // since its last task; protected by workerSet.mu while it is idle
 	started    time.Time       // start of its task; zero if no option needs that
-	handled    bool            // the handler was called with its task
 	following  job             // a task taken by the ack of the last one, or nil
 	yieldDepth int             // calls of Yield at this moment; protected by workerSet.mu
 
@@ -25,8 +24,7 @@ type worker struct {
 	// handler has one, and false if the handler is in Yield again.
 	place chan bool // protected by workerSet.mu
 
-	remaining int // how many workers were left when it was removed
-	counts    counters
+	counts counters
 }
 
 type (
@@ -58,8 +56,7 @@ func (w *worker) run(task job, more bool) {
 			ws.removeLocked(w)
 			ws.mu.Unlock()
 		}
-		defer ws.wake() // even if the Observer ends the goroutine
-		ws.workersChanged(w.remaining+1, w.remaining)
+		ws.wake()
 	}()
 	for wasIdle := false; !end; {
 		if task != nil {
@@ -147,7 +144,6 @@ func (ws *workerSet) endIdleLocked(n int) {
 // removeLocked removes a worker that is about to end.
 func (ws *workerSet) removeLocked(w *worker) {
 	ws.active--
-	w.remaining = ws.active
 	delete(ws.all, w)
 	w.counts.addTo(&ws.counts)
 	ws.updateLocked()

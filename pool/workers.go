@@ -54,8 +54,8 @@ func NewWorkers[K comparable, V any](queue *fairq.FairQueue[K, V], handler Handl
 	if w := options; w != nil {
 		o = Options[V]{
 			Workers: w.Workers, Scale: w.Scale, Schedule: w.Schedule, Policy: Policy{Timeout: w.Timeout},
-			DeadLetters: w.DeadLetters, AbandonAfter: w.AbandonAfter,
-			Observer: w.Observer, Logger: w.Logger,
+			DeadLetters: w.DeadLetters, AbandonAfter: w.AbandonAfter, Observer: w.Observer,
+			Logger: w.Logger,
 		}
 	}
 	setup, err := o.completeCommon()
@@ -67,13 +67,13 @@ func NewWorkers[K comparable, V any](queue *fairq.FairQueue[K, V], handler Handl
 		policy:  o.Policy, sink: o.DeadLetters, observer: o.Observer,
 	}
 	p.workerSettings = *setup
-	p.onScaled = p.observeScaled
 	c := &class[V]{
 		pool: p, inMemory: true,
 		done: func(item V) { _ = queue.Done(item) }, // it is an error without ShareTime
 	}
 	watch := queue.Watch(c.due)
-	c.takeOne = func(_ context.Context, into *task.Task[V], wasIdle bool) (found, more bool, err error) {
+	c.takeOne = func(_ context.Context, into *task.Task[V], wasIdle bool,
+	) (found, more bool, err error) {
 		for {
 			if into.Payload, found = queue.Pop(); found && !wasIdle {
 				return true, false, nil // no idle worker relies on it

@@ -92,9 +92,6 @@ type source interface {
 	// after them. It reports whether there were any. If no task may be taken it also hands back
 	// prefetched tasks.
 	disarm(mayTake bool) bool
-
-	// drains reports whether the source takes tasks from this queue.
-	drains(queue any) bool
 }
 
 // inside returns ctx as the context of a function for which the set waits.
@@ -174,11 +171,7 @@ func (ws *workerSet) startLocked() {
 	again := ws.askedLocked()
 	if task != nil {
 		ws.updateLocked()
-		n := ws.active
-		ws.running.Go(func() {
-			defer w.run(task, more || again) // even if the Observer ends the goroutine
-			ws.workersChanged(n-1, n)
-		})
+		ws.running.Go(func() { w.run(task, more || again) })
 		ws.mu.Unlock()
 		return
 	}
