@@ -105,11 +105,10 @@ func (p *Pool[V]) post(letter *DeadLetter[V], a *attempt[V], settle func(refused
 	}
 	a.set().inBackground = true
 	l.check = func() bool {
-		lost := p.settle(p.storeCtx, &a.task, func(ctx context.Context) error {
-			return a.task.Touch(ctx, 0)
-		})
+		lost := p.settle(p.storeCtx, &a.task, a.task.Info().Until,
+			func(ctx context.Context) error { return a.task.Touch(ctx, 0) })
 		if lost != nil {
-			a.lost(lost)
+			a.ended(EventLost, 0, lost)
 		}
 		return lost == nil
 	}
@@ -134,7 +133,7 @@ func (p *Pool[V]) keepLease(t *task.Task[V], done <-chan struct{}) {
 		case <-timer.C:
 		}
 		touch := func(ctx context.Context) error { return t.Touch(ctx, by) }
-		if p.settle(p.storeCtx, t, touch) != nil {
+		if p.settle(p.storeCtx, t, t.Info().Until, touch) != nil {
 			return
 		}
 	}

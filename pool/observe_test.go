@@ -130,7 +130,7 @@ func TestObserverOfItems(t *testing.T) {
 			"started  0 0 0 0s", "succeeded  0 0 0 1s", "started  0 1 0 0s",
 			"failed  0 1 0 1s no",
 		}, o.lines)
-		require.Equal(t, []string{"pool: a task failed for good error=no"}, out.lines[slog.LevelWarn])
+		require.Equal(t, []string{"pool: a task failed for good attempts=0 error=no"}, out.lines[slog.LevelWarn])
 		require.Empty(t, out.lines[slog.LevelInfo])
 		require.Empty(t, out.lines[slog.LevelError])
 	})
@@ -182,10 +182,10 @@ func TestLog(t *testing.T) {
 		require.Empty(t, out.lines[slog.LevelError])
 		failed := out.lines[slog.LevelWarn]
 		require.Len(t, failed, 2)
-		require.Equal(t, "pool: a task failed for good task=2 reason=failed attempts=2 error=no",
+		require.Equal(t, "pool: a task failed for good task=2 attempts=2 error=no",
 			failed[0])
 		require.Contains(t, failed[1],
-			"pool: a task failed for good task=3 key=k reason=failed attempts=2 error=task: panic in the "+
+			"pool: a task failed for good task=3 key=k attempts=2 error=task: panic in the "+
 				"handler: boo stack=goroutine")
 		require.Equal(t, 1, strings.Count(failed[1], "panicHere("), "the stack stands once")
 		end(t, ctx, p)

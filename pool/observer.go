@@ -122,7 +122,18 @@ func (a *attempt[V]) happened(kind EventKind, took, delay time.Duration, err err
 
 // ended is happened for the end of an attempt.
 func (a *attempt[V]) ended(kind EventKind, delay time.Duration, err error) {
+	p, t, what := a.class.pool, &a.task, ""
+	switch kind {
+	case EventFailed:
+		p.recent.add(Failure{At: time.Now(), Task: t.ID, Key: t.Key, Kind: t.Kind, Err: err})
+		what = "failed for good"
+	case EventLost:
+		what = "could not be settled"
+	}
 	a.happened(kind, a.extraOrZero().ran, delay, err)
+	if what != "" {
+		p.log.Warn("pool: a task "+what, logAttrs(a.class.name, t, err, "attempts", t.Attempts)...)
+	}
 }
 
 // observeTask counts and observes an event of a task that need not run.

@@ -63,7 +63,7 @@ func (o *outbox) post(l *outgoing) {
 	}
 	closed := o.closed
 	o.held[l] = true
-	if o.set.letters.Add(1); len(o.held) == maxLetters {
+	if len(o.held) == maxLetters {
 		o.room = make(chan struct{})
 	}
 	if !closed {
@@ -72,7 +72,6 @@ func (o *outbox) post(l *outgoing) {
 			if o.senders++; o.senders == 1 {
 				o.sent = make(chan struct{})
 			}
-			o.set.senders.Store(int64(o.senders))
 			go o.sendAll()
 		}
 	}
@@ -98,7 +97,6 @@ func (o *outbox) sendAll() {
 		o.mu.Lock()
 		if ended = o.queue.Len() == 0; ended { // or post has counted on this sender
 			o.senders--
-			o.set.senders.Store(int64(o.senders))
 			if o.senders == 0 {
 				close(o.sent)
 				o.sent = nil
@@ -146,12 +144,19 @@ func (o *outbox) finish(l *outgoing, settle func()) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		delete(o.held, l)
-		if o.set.letters.Add(-1); o.room != nil && len(o.held) < maxLetters {
+		if o.room != nil && len(o.held) < maxLetters {
 			close(o.room)
 			o.room = nil
 		}
 	}()
 	settle()
+}
+
+// busy returns the number of senders.
+func (o *outbox) busy() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.senders
 }
 
 // waitForRoom waits until there is room for more letters, or until either context is done.

@@ -29,10 +29,10 @@ type Pool[V any] struct {
 
 	maxSettling int64 // limit of tasks that are being settled in the background
 
-	closeOnce  sync.Once   // calls close
-	leftUndone atomic.Bool // close has found unfinished tasks
-	leftMu     sync.Mutex  // protects leftovers
-	leftovers  []DeadLetter[V]
+	closeOnce sync.Once  // calls close
+	leftMu    sync.Mutex // protects leftovers
+	leftovers []DeadLetter[V]
+	unsettled sync.Map // copies of tasks that a call could not settle so far, by the tasks
 
 	// submitting is the number of running submits, plus sealed when no more are let in. It is not
 	// an RWMutex because late calls, for instance by sinks of other pools, must not wait for
@@ -211,7 +211,7 @@ func (p *Pool[V]) Wait(ctx context.Context) error {
 // pool's own queues have been handled, and, after the pool stopped accepting, all submits have
 // ended. notifyQuiet is called when either becomes true.
 func (p *Pool[V]) deadLettersSent() bool {
-	if p.senders.Load() > 0 || p.accepting.Err() != nil && p.submitting.Load() > 0 {
+	if p.outbox.busy() > 0 || p.accepting.Err() != nil && p.submitting.Load() > 0 {
 		return false
 	}
 	return !slices.ContainsFunc(p.tasks.classes, func(c *class[V]) bool {
@@ -247,7 +247,7 @@ func (p *Pool[V]) waitEmpty(ctx context.Context, c *class[V]) (bool, error) {
 		return true
 	})
 	switch {
-	case err == nil && (left > 0 && p.over.Err() != nil || p.leftUndone.Load()):
+	case err == nil && (left > 0 && p.over.Err() != nil || p.leftoverCount.Load() > 0):
 		return false, ErrShutdown
 	case err != nil || left == 0:
 		return true, err

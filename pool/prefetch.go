@@ -133,7 +133,7 @@ func (s *prefetcher[V]) handBack(which func(prefetchedTask[V]) bool) {
 		s.pool.runInBackground(func() {
 			defer s.pool.prefetched.Add(-1)
 			// If that fails, closing the consumer does it.
-			_ = s.pool.settle(s.pool.storeCtx, h.task, h.task.Return)
+			_ = s.pool.settle(s.pool.storeCtx, h.task, h.task.Info().Until, h.task.Return)
 		})
 		return true
 	})

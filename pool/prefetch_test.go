@@ -167,10 +167,15 @@ func TestShutdownWithoutDatabase(t *testing.T) {
 		require.ErrorIs(t, p.Shutdown(soon), pool.ErrAbandoned)
 		time.Sleep(2 * time.Second)
 		require.Equal(t, [2]uint64{0, 1}, [2]uint64{p.Stats().Succeeded, p.Stats().Lost})
+		require.Error(t, p.Shutdown(ctx), "the task is not back")
+		away.Store(false)
 		require.NoError(t, p.Shutdown(ctx))
 		s, err := q.Stats(ctx)
 		require.NoError(t, err)
 		require.Equal(t, [2]int{1, 0}, [2]int{s.Ready, s.Taken})
+		tk, _, err := q.TryTake(ctx)
+		require.NoError(t, err)
+		require.Equal(t, 2, tk.Attempts, "its handler has run")
 	})
 }
 

@@ -50,7 +50,7 @@ func (ws *workerSet) notifyQuiet() {
 // letter is in hand, and nothing runs in the background.
 func (ws *workerSet) quietLocked() bool {
 	return len(ws.idle) == ws.active && ws.yielding == 0 && ws.backgroundCalls == 0 &&
-		ws.senders.Load() == 0 && ws.prefetched.Load() == 0
+		ws.outbox.busy() == 0 && ws.prefetched.Load() == 0
 }
 
 // waitQuiet waits until the set is quiet. atOnce is true if it did not wait: the set was quiet,

@@ -13,16 +13,9 @@ import (
 // sourceRetry.
 const firstSettleRetry = 10 * time.Millisecond
 
-// settle settles a task by one of the task's methods. It retries as long as the task's lease may
-// be held and ctx is not done.
-func (p *Pool[V]) settle(ctx context.Context, t *task.Task[V],
-	call func(context.Context) error,
-) error {
-	return p.settleUntil(ctx, t, t.Info().Until, call)
-}
-
-// settleUntil is settle for a lease with this end; none if it is zero.
-func (p *Pool[V]) settleUntil(ctx context.Context, t *task.Task[V], until time.Time,
+// settle settles a task by one of the task's methods. It retries until ctx is done or the lease may
+// have ended; a zero until means that it lasts.
+func (p *Pool[V]) settle(ctx context.Context, t *task.Task[V], until time.Time,
 	call func(context.Context) error,
 ) error {
 	var first error
@@ -32,8 +25,7 @@ func (p *Pool[V]) settleUntil(ctx context.Context, t *task.Task[V], until time.T
 			return nil
 		}
 		switch {
-		case errors.Is(err, task.ErrLeaseLost) || isOver(err) || errors.Is(err, task.ErrInvalid) ||
-			ctx.Err() != nil ||
+		case isLost(err) || errors.Is(err, task.ErrInvalid) || ctx.Err() != nil ||
 			!until.IsZero() && !time.Now().Add(wait).Before(until):
 			if first != nil { // the first try may have failed after the end of its transaction
 				err = fmt.Errorf("%w; and before that: %w", err, first)
@@ -51,6 +43,9 @@ func (p *Pool[V]) settleUntil(ctx context.Context, t *task.Task[V], until time.T
 		}
 	}
 }
+
+// isLost reports whether an error means that the pool does not have the task any more.
+func isLost(err error) bool { return errors.Is(err, task.ErrLeaseLost) || isOver(err) }
 
 // finish settles a task of a queue that is not in memory. That takes a transaction, so it happens
 // in the background and the worker goes on, unless too many tasks are being settled, or the
@@ -133,7 +128,7 @@ func (a *attempt[V]) settleItem(err error) {
 		reason = ReasonShutdown
 	}
 	if p.sink == nil {
-		a.failed(err)
+		a.ended(EventFailed, 0, err)
 		return
 	}
 	letter := newDeadLetter("", &a.task, reason, err)
@@ -144,7 +139,7 @@ func (a *attempt[V]) settleItem(err error) {
 			p.log.Error("pool: an item was lost, because no letter of it could be sent", "payload",
 				a.task.Payload, "error", refused)
 		}
-		a.failed(err)
+		a.ended(EventFailed, 0, err)
 	})
 	p.outbox.waitForRoom(p.ctx, p.ctx)
 }
@@ -157,17 +152,6 @@ func (a *attempt[V]) timedOut(err error) error {
 		return fmt.Errorf("%w: %w", cause, err)
 	}
 	return err
-}
-
-// failed makes a failure for good known.
-func (a *attempt[V]) failed(err error, attrs ...any) {
-	a.class.pool.recent.add(Failure{
-		At: time.Now(), Task: a.task.ID, Key: a.task.Key, Kind: a.task.Kind,
-		Err: err,
-	})
-	a.ended(EventFailed, 0, err)
-	a.class.pool.log.Warn("pool: a task failed for good",
-		logAttrs(a.class.name, &a.task, err, attrs...)...)
 }
 
 // ack acks the task. If the worker would take the next task immediately, with no user code in
@@ -203,62 +187,36 @@ func (a *attempt[V]) retry(delay time.Duration, err error) {
 // fail ends a task that has failed for good. Its dead letter goes first: the task may leave the
 // queue only when the sink has the letter.
 func (a *attempt[V]) fail(reason Reason, err error) {
-	p, t := a.class.pool, &a.task
+	p, c, t := a.class.pool, a.class, &a.task
+	endBy := func(end func(context.Context, error) error) bool {
+		is := a.settleBy(func(ctx context.Context) error { return end(ctx, err) }, EventFailed, 0, err)
+		if is && reason == ReasonDeadline {
+			p.observeTask(EventExpired, c.name, t)
+		}
+		return is
+	}
 	switch {
 	case p.sink != nil:
-		p.post(newDeadLetter(a.class.name, t, reason, err), a, func(refused error) {
-			a.letterSent(reason, err, refused)
+		p.post(newDeadLetter(c.name, t, reason, err), a, func(refused error) {
+			if refused == nil {
+				endBy(t.Discard)
+				return
+			}
+			err = errors.Join(err, refused)
+			if c.own { // onGone is called if its time is over
+				c.refused.Store(t.ID, nil)
+			}
+			if endBy(t.Bury) && t.Info().State == 0 { // it could not be buried
+				p.letterLost(c.name, t, reason, err)
+			} else {
+				c.refused.Delete(t.ID)
+			}
 		})
-	case a.class.own:
-		a.endBy(t.Discard, reason, err)
+	case c.own:
+		endBy(t.Discard)
 	default:
-		a.endBy(t.Bury, reason, err)
+		endBy(t.Bury)
 	}
-}
-
-// letterSent ends a task whose letter the sink has taken, or refused.
-func (a *attempt[V]) letterSent(reason Reason, err, refused error) {
-	t := &a.task
-	if refused == nil {
-		if p := a.class.pool; !a.endBy(t.Discard, reason, err) && p.storeCtx.Err() != nil {
-			p.unsettled.Add(1)
-		}
-		return
-	}
-	err = errors.Join(err, refused)
-	if a.class.own { // onGone is called if its time is over
-		a.class.refused.Store(t.ID, nil)
-	}
-	if a.endBy(t.Bury, reason, err) && t.Info().State == 0 { // it could not be buried
-		a.class.pool.letterLost(a.class.name, t, reason, err)
-	} else {
-		a.class.refused.Delete(t.ID)
-	}
-}
-
-// endBy ends a task that has failed for good, and makes that known. It returns false if it cannot
-// settle the task.
-func (a *attempt[V]) endBy(
-	end func(context.Context, error) error, reason Reason, err error,
-) bool {
-	p := a.class.pool
-	ctx, cancel := p.settleContext()
-	defer cancel()
-	until := a.task.Info().Until
-	if p.sink != nil {
-		until = time.Time{} // the lease is being extended, see keepLease
-	}
-	lost := p.settleUntil(ctx, &a.task, until,
-		func(ctx context.Context) error { return end(ctx, err) })
-	if lost != nil {
-		a.lost(lost)
-		return false
-	}
-	if reason == ReasonDeadline {
-		p.observeTask(EventExpired, a.class.name, &a.task)
-	}
-	a.failed(err, "reason", reason.String(), "attempts", a.task.Attempts)
-	return true
 }
 
 // settleBy settles the task, and makes the outcome known. It returns false if it cannot settle the
@@ -266,22 +224,32 @@ func (a *attempt[V]) endBy(
 func (a *attempt[V]) settleBy(call func(context.Context) error, kind EventKind,
 	delay time.Duration, err error,
 ) bool {
-	p := a.class.pool
-	if bad := p.settle(p.storeCtx, &a.task, call); bad != nil {
-		a.lost(bad)
-		return false
+	p, t := a.class.pool, &a.task
+	ctx, until := p.storeCtx, t.Info().Until
+	if kind == EventFailed {
+		var cancel context.CancelFunc
+		ctx, cancel = p.settleContext()
+		defer cancel()
+		if p.sink != nil {
+			until = time.Time{} // the lease is being extended, see keepLease
+		}
 	}
-	a.ended(kind, delay, err)
-	return true
-}
-
-// lost is called when the task could not be settled.
-func (a *attempt[V]) lost(err error) {
-	if errors.Is(a.extraOrZero().cause, task.ErrDeleted) {
-		a.ended(EventCancelled, 0, err)
-		return
+	bad := p.settle(ctx, t, until, func(ctx context.Context) error {
+		err := call(ctx)
+		if err != nil && !isLost(err) {
+			p.unsettled.Store(t, *t) // a copy, because the next call changes the task
+		} else {
+			p.unsettled.Delete(t)
+		}
+		return err
+	})
+	switch {
+	case bad == nil:
+		a.ended(kind, delay, err)
+	case errors.Is(a.extraOrZero().cause, task.ErrDeleted):
+		a.ended(EventCancelled, 0, bad)
+	default:
+		a.ended(EventLost, 0, bad)
 	}
-	a.ended(EventLost, 0, err)
-	a.class.pool.log.Warn("pool: a task could not be settled",
-		logAttrs(a.class.name, &a.task, err)...)
+	return bad == nil
 }

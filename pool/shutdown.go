@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/fairq/fairq/task"
@@ -69,13 +68,13 @@ func (ws *workerSet) updateAllLocked() {
 	ws.notifyQuietLocked()
 }
 
-// abandonedError returns an [ErrAbandoned] if something still runs after Shutdown, or was given up
-// in it, else err. before is unsettled at its begin.
-func (ws *workerSet) abandonedError(ctx context.Context, err error, before int64) error {
+// abandonedError returns an [ErrAbandoned] if something still runs after Shutdown, or tasks were
+// released in it, else err.
+func (ws *workerSet) abandonedError(ctx context.Context, err error, released int) error {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	n := ws.active - len(ws.idle) + ws.yielding + ws.backgroundCalls +
-		int(ws.senders.Load()+ws.unsettled.Load()-before)
+	n := ws.active - len(ws.idle) + ws.yielding + ws.backgroundCalls + ws.outbox.busy() +
+		released
 	if n > 0 {
 		return errors.Join(fmt.Errorf("%w: %d handlers, sinks or letters", ErrAbandoned, n),
 			context.Cause(ctx))
@@ -121,17 +120,26 @@ func (p *Pool[V]) Shutdown(ctx context.Context) error {
 	}
 	defer p.markOver()
 	p.stopAccepting(ErrShutdown)
-	before := p.unsettled.Load()
 	err := p.shutdown(ctx)
 	defer p.outbox.giveUpAfter(ctx)() // otherwise a sink could block it forever
 	p.outbox.wait()
 	p.closeOnce.Do(p.close)
 	p.outbox.wait() // for letters of tasks that were left, or expired in between
-	err = p.abandonedError(ctx, err, before)
-	bad := p.handBackAll()
+	released, bad := p.release()
+	if err == nil { // they are back, or bad says why not
+		released = 0
+	}
+	err = p.abandonedError(ctx, err, released)
+	if bad == nil {
+		bad = p.handBackAll()
+	}
 	if left := p.leftoverCount.Load(); left > 0 {
+		tasks := "tasks"
+		if left == 1 {
+			tasks = "task"
+		}
 		bad = errors.Join(bad,
-			fmt.Errorf("%w with %d tasks undone; they are in Leftovers", ErrShutdown, left))
+			fmt.Errorf("%w with %d %s undone, in Leftovers", ErrShutdown, left, tasks))
 	}
 	if bad != nil {
 		return errors.Join(err, bad)
@@ -160,6 +168,22 @@ func (p *Pool[V]) StopAndWait(ctx context.Context) error {
 		err = errors.Join(left, err)
 	}
 	return err
+}
+
+// release hands back the tasks that could not be settled. Their attempts count, because handlers
+// have run them, so closing the consumer must not hand them back.
+func (p *Pool[V]) release() (n int, err error) {
+	p.unsettled.Range(func(key, t any) bool {
+		n++
+		of := t.(task.Task[V])
+		if err = of.Release(context.Background(), 0); err != nil && !isLost(err) {
+			return false
+		}
+		err = nil
+		p.unsettled.Delete(key)
+		return true
+	})
+	return n, err
 }
 
 // handBackAll hands back the pool's tasks of queues that are not its own. It is idempotent.
@@ -201,9 +225,6 @@ func (p *Pool[V]) clear(ctx context.Context, c *class[V]) {
 		}
 		for _, t := range tasks {
 			state := t.Info().State
-			if state == task.Ready || state == task.Delayed {
-				p.leftUndone.Store(true)
-			}
 			after = t.ID
 			if c.queue.Delete(ctx, t.ID) != nil {
 				continue // its time was over just now
@@ -243,42 +264,4 @@ func (p *Pool[V]) Leftovers() []DeadLetter[V] {
 	p.leftMu.Lock()
 	defer p.leftMu.Unlock()
 	return append([]DeadLetter[V](nil), p.leftovers...)
-}
-
-// sealed is added to Pool.submitting when no call may submit any more. It is far enough below zero
-// to keep the sum negative.
-const sealed = math.MinInt64 / 2
-
-// beginSubmit returns an error if no task may be submitted with this context. If whenFull allows
-// that, it waits while the outbox is full, because the task could become a letter. endSubmit must
-// follow in any case.
-func (p *Pool[V]) beginSubmit(ctx context.Context, whenFull WhenFull) error {
-	refused := p.submitting.Add(1) <= 0
-	if !refused && whenFull == Block && p.letters.Load() >= maxLetters &&
-		setOf(ctx) != &p.workerSet {
-		p.outbox.waitForRoom(ctx, p.accepting)
-	}
-	if refused || p.accepting.Err() != nil && !p.isHandler(ctx) {
-		return ErrShutdown
-	}
-	return ctx.Err()
-}
-
-// isHandler reports whether this is the context of a handler of the pool.
-func (p *Pool[V]) isHandler(ctx context.Context) bool {
-	w := workerOf(ctx)
-	return w != nil && w.set == &p.workerSet
-}
-
-// endSubmit ends a submit, even if beginSubmit has refused it.
-func (p *Pool[V]) endSubmit() {
-	switch left := p.submitting.Add(-1); {
-	case left == sealed:
-		select {
-		case p.submitsDone <- struct{}{}:
-		default: // it has its token; this call came later and was refused
-		}
-	case left == 0 && p.accepting.Err() != nil:
-		p.notifyQuiet()
-	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/fairq/fairq"
@@ -64,11 +65,22 @@ func (p *Pool[V]) submit(
 		o.Deadline = time.Now().Add(p.deadline)
 	}
 	defer p.endSubmit()
-	if err = p.beginSubmit(ctx, whenFull); err != nil {
-		return 0, err
+	if p.submitting.Add(1) <= 0 {
+		return 0, ErrShutdown
+	}
+	waits := whenFull == Block && setOf(ctx) != &p.workerSet
+	if waits && p.sink != nil { // the task could become a letter
+		p.outbox.waitForRoom(ctx, p.accepting)
+	}
+	w := workerOf(ctx)
+	switch {
+	case p.accepting.Err() != nil && (w == nil || w.set != &p.workerSet):
+		return 0, ErrShutdown
+	case ctx.Err() != nil:
+		return 0, ctx.Err()
 	}
 	id, err = c.queue.Put(ctx, key, payload, o.PutOptions)
-	if errors.Is(err, fairq.ErrFull) && whenFull == Block && setOf(ctx) != &p.workerSet {
+	if errors.Is(err, fairq.ErrFull) && waits {
 		id, err = p.putWait(ctx, c, key, payload, o.PutOptions)
 	}
 	if o.Replace {
@@ -89,4 +101,21 @@ func (p *Pool[V]) putWait(
 		err = ErrShutdown
 	}
 	return id, err
+}
+
+// sealed is added to Pool.submitting when no call may submit any more. It is far enough below zero
+// to keep the sum negative.
+const sealed = math.MinInt64 / 2
+
+// endSubmit ends a submit, even if it was refused.
+func (p *Pool[V]) endSubmit() {
+	switch left := p.submitting.Add(-1); {
+	case left == sealed:
+		select {
+		case p.submitsDone <- struct{}{}:
+		default: // it has its token; this call came later and was refused
+		}
+	case left == 0 && p.accepting.Err() != nil:
+		p.notifyQuiet()
+	}
 }

@@ -38,9 +38,6 @@ type workerSet struct {
 	prefetched    atomic.Int64 // tasks that were taken and not started, see prefetcher
 	taken         atomic.Int64 // for Options.Filter: tasks that run, without those in Yield
 	settling      atomic.Int64 // attempts that are settled in the background
-	letters       atomic.Int64 // dead letters in hand; changed under outbox.mu, as is senders
-	senders       atomic.Int64 // goroutines that send letters
-	unsettled     atomic.Int64 // taken letters whose tasks Shutdown has left no time to settle
 
 	failing atomic.Bool // the source has returned an error, and not answered since
 
@@ -49,13 +46,13 @@ type workerSet struct {
 	// See updateLocked.
 	interrupt atomic.Bool
 
-	// mu protects the fields below. Neither the source nor user code is called under it.
+	// mu protects the fields below. Neither the source nor user code is called under it; outbox.mu may
+	// be locked.
 	mu            sync.Mutex
 	scale         Scale // as of now
 	manual        bool  // scale was set by SetWorkers
 	paused        bool
 	active        int  // workers, without workers whose handlers are in Yield
-	starting      int  // workers of these that start if there is a task for them: 0 or 1
 	missed        bool // a call of wake has woken nobody
 	asking        bool // a worker was woken, or is being started, and has not asked yet
 	yielding      int  // handlers in Yield
@@ -162,12 +159,10 @@ func (ws *workerSet) startLocked() {
 	w.ctx = context.WithValue(ws.ctx, workerKey{}, w)
 	ws.all[w] = struct{}{}
 	ws.active++ // before it asks, so that no other one takes its place
-	ws.starting++
 	ws.asking = true
 	ws.mu.Unlock()
 	task, more, err := ws.source.take(true)
 	ws.mu.Lock()
-	ws.starting--
 	again := ws.askedLocked()
 	if task != nil {
 		ws.updateLocked()
@@ -208,7 +203,7 @@ const sourceRetry = time.Second
 func (ws *workerSet) freeWorkers() int {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	return len(ws.idle) + max(ws.scale.Max-ws.active+ws.starting, 0)
+	return len(ws.idle) + max(ws.scale.Max-ws.active, 0)
 }
 
 // sourceWorks is called when the source has answered. A task that was prefetched is no answer.
