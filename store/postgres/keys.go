@@ -5,13 +5,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fairq/fairq/store/internal/columns"
 	"github.com/fairq/fairq/store/internal/rows"
 )
 
 const (
 	sqlKeyStats = `
-SELECT tasks, ready, delayed, taken, buried, held, NULL::bigint, NULL::bigint, 0::bigint,
-	NULL::bigint, false, paused, key, NULL::bytea, oldest
+SELECT key, tasks, ready, delayed, taken, buried, held, paused, false, 0::bigint, oldest
 FROM (SELECT *, row_number() OVER (ORDER BY tasks DESC, key) AS place FROM (
 	SELECT key, count(*) AS tasks, count(*) FILTER (WHERE state = 1) AS ready,
 		count(*) FILTER (WHERE state = 2) AS delayed, count(*) FILTER (WHERE state = 3) AS taken,
@@ -37,22 +37,25 @@ SELECT key FROM k WHERE key IS NOT NULL LIMIT $3`
 
 	// A mark is a snapshot. Later writes are those of transactions that were running then, or that
 	// began later.
-	sqlMark  = "SELECT pg_current_snapshot()::text"
-	sqlEnded = `
+	sqlMark = "SELECT pg_current_snapshot()::text"
+)
+
+var sqlEnded = `
 SELECT o.* FROM (SELECT $2::text::pg_snapshot AS mark) m CROSS JOIN LATERAL (
-	(SELECT id, result, err_code, err_message FROM fairq.outcomes
+	(SELECT ` + outcomeOps.names + ` FROM fairq.outcomes
 		WHERE queue = $1 AND written >= pg_snapshot_xmax(mark))
 	UNION ALL
 	SELECT o.* FROM pg_snapshot_xip(mark) x CROSS JOIN LATERAL (
-		SELECT id, result, err_code, err_message FROM fairq.outcomes
-			WHERE queue = $1 AND written = x OFFSET 0
+		SELECT ` + outcomeOps.names + ` FROM fairq.outcomes WHERE queue = $1 AND written = x OFFSET 0
 	) o
 ) o`
-)
 
 // sqlPausedStats is sqlKeyStats, but reads only the tasks of paused keys.
 var sqlPausedStats = strings.Replace(sqlKeyStats, "key IS NOT NULL",
 	"key IN (SELECT key FROM fairq.keys WHERE queue = $1 AND paused)", 1)
+
+// keyStats are the columns of keys that sqlKeyStats returns.
+var keyStats = columns.Keys.Without("?")
 
 // KeyStats implements rows.View.
 func (v *view) KeyStats(n int) (keys []rows.Key, err error) {
@@ -60,10 +63,12 @@ func (v *view) KeyStats(n int) (keys []rows.Key, err error) {
 	if n == 0 {
 		sql = sqlPausedStats
 	}
+	oldest := int64(0)
 	err = v.tx.query("key stats", sql, []any{v.queue, n},
-		list(&keys, func(found pgx.Rows, k *rows.Key) error {
-			return keyTable.read(found, k, (*number)(&k.Oldest))
-		}))
+		reader(columns.Keys, keyStats, func(k *rows.Key) {
+			k.Oldest = oldest
+			keys = append(keys, *k)
+		}, &oldest))
 	return keys, err
 }
 
@@ -91,16 +96,10 @@ func (v *view) CountKeys(from string, n int) (keys int, next string, err error) 
 func (v *view) Ended(mark string) (ended []*rows.Outcome, next string, err error) {
 	v.tx.flush()
 	v.tx.add(sqlMark).QueryRow(func(r pgx.Row) error { return r.Scan(&next) })
+	found := new([]*rows.Outcome)
 	if mark != "" {
-		v.tx.add(sqlEnded, v.queue, mark).Query(list(&ended, func(r pgx.Rows, o **rows.Outcome) error {
-			*o = new(rows.Outcome)
-			var code number
-			var message []byte
-			err := r.Scan(&(*o).ID, &(*o).Result, &code, &message)
-			(*o).Err = errorOf(message, code)
-			return err
-		}))
+		found = addRows(v, columns.Outcomes, columns.Outcomes.All, sqlEnded, []any{v.queue, mark})
 	}
 	err = v.tx.send("ended")
-	return ended, next, err
+	return *found, next, err
 }

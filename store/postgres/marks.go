@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fairq/fairq/store/internal/columns"
 	"github.com/fairq/fairq/store/internal/rows"
 )
 
@@ -87,12 +88,19 @@ func (p position) before(q position) bool {
 }
 
 var (
-	sqlSetMark = withRows(3, "priority, round, place, name", `
+	markColumns = []columns.Column{
+		{Name: "priority", Int: true},
+		{Name: "round", Int: true},
+		{Name: "place", Int: true},
+		{Name: "name"},
+	}
+
+	sqlSetMark = withRows(markColumns, `
 INSERT INTO fairq.marks (queue, name, priority, round, place)
 SELECT $1, name, priority, round, place FROM %s
 ON CONFLICT (queue, name, priority) DO UPDATE SET round = excluded.round, place = excluded.place`)
 
-	sqlMarkBack = withRows(3, "priority, round, place, name", `
+	sqlMarkBack = withRows(markColumns, `
 UPDATE fairq.marks m SET round = u.round, place = u.place
 FROM (SELECT DISTINCT ON (name, priority) * FROM %s ORDER BY name, priority, round, place) u
 WHERE m.queue = $1 AND m.name = u.name AND m.priority = u.priority
@@ -113,8 +121,7 @@ func (v *view) moveMarksBack(r *rows.Row) {
 		return
 	}
 	for _, name := range [...]string{"", nameOf(r.Kind)} {
-		at := []int64{int64(r.Priority), int64(r.Round), int64(r.Place)}
-		v.buffer(sqlMarkBack).add(at, []byte(name))
+		v.buffer(sqlMarkBack).add(int64(r.Priority), int64(r.Round), int64(r.Place), []byte(name))
 	}
 }
 
@@ -141,8 +148,8 @@ func (v *view) moveMarks(s *search) {
 			if end := (position{round + 1, 0}); !found || end.before(p) {
 				p = end
 			}
-			if (found || priority < last) && to.n < maxMarks {
-				to.add([]int64{int64(priority), int64(p.round), int64(p.place)}, []byte(name))
+			if (found || priority < last) && len(to.rows) < maxMarks {
+				to.add(int64(priority), int64(p.round), int64(p.place), []byte(name))
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fairq/fairq/store/internal/columns"
 	"github.com/fairq/fairq/store/internal/rows"
 )
 
@@ -24,7 +25,7 @@ FROM unnest($2::bytea[]) n (name) CROSS JOIN LATERAL (
 	// Each segment is searched along the index, and the next one only if there are too few tasks.
 	sqlReady = `
 SELECT t.* FROM ` + sqlSegments + ` CROSS JOIN LATERAL (
-	SELECT ` + columns + `, payload FROM fairq.tasks
+	SELECT ` + taskColumns + ` FROM fairq.tasks
 	WHERE queue = $1 AND takeable AND front <> 1
 		AND (priority, round, place) >= (s.priority, s.round, s.place) AND priority < s.below
 		/* free */
@@ -50,7 +51,7 @@ SELECT t.* FROM (
 	) c
 	ORDER BY c.priority, c.round, c.place
 ) c CROSS JOIN LATERAL (
-	SELECT ` + columns + `, payload FROM fairq.tasks
+	SELECT ` + taskColumns + ` FROM fairq.tasks
 		WHERE queue = $1 AND id = c.id AND takeable::int = 1 /* free */ FOR UPDATE SKIP LOCKED
 ) t LIMIT $5`
 )
@@ -112,9 +113,8 @@ const someExtra = 16
 func (v *view) addSearch(s *search) {
 	v.ready = s
 	sql, args := s.statement(v.queue)
-	var row scannedRow
-	into := append(row.columns(), &row.Payload)
-	read := row.reader(into, func(r *rows.Row) { s.found = append(s.found, r) })
+	read := reader(columns.Tasks, columns.Tasks.All,
+		func(r *rows.Row) { s.found = append(s.found, r) })
 	v.tx.add(sql, args...).Query(func(r pgx.Rows) error {
 		s.found = nil
 		err := read(r)

@@ -6,53 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/fairq/fairq/store/internal/columns"
 	"github.com/fairq/fairq/store/internal/rows"
 )
-
-const inLine = "state = 1 AND front > 0"
-
-// source is the table or index behind an index of package rows.
-type source struct {
-	table  string
-	fields []string // as in rows.Index, after the queue
-	where  string   // a condition from which the planner recognizes the index
-}
-
-var sources = [rows.NumIndexes]source{
-	rows.TaskID:        {"tasks", []string{"id"}, ""},
-	rows.TaskUniqueKey: {"tasks", []string{"unique_key"}, ""},
-	// see also ready.go
-	rows.TaskReady: {"tasks", []string{"priority", "round", "place"}, "takeable AND front <> 1"},
-	rows.TaskKind:  {table: "tasks"},
-	rows.TaskLine:  {"tasks", []string{"key", "priority", "round", "place"}, ""},
-	rows.TaskPlace: {"tasks", []string{"key", "priority", "((front <> 3)::int)", "place"}, inLine},
-	rows.TaskKinds: {"tasks", []string{"key", "kind", "priority", "front", "place"}, inLine},
-	rows.TaskShown: {
-		"tasks",
-		[]string{"key", "(takeable::int)", "id"},
-		inLine + " AND (hidden OR takeable AND front = 3)",
-	},
-	rows.TaskWake:  {"tasks", []string{"wake"}, "wake IS NOT NULL"},
-	rows.TaskSince: {"tasks", []string{"coalesce(consumer, 0)", "since"}, "state IN (3, 4)"},
-	rows.TaskState: {"tasks", []string{"state", "id"}, "state <> 1 AND state <> 3"},
-	rows.TaskGroup: {"tasks", []string{"grp", "id"}, ""},
-
-	rows.KeyName:          {"keys", []string{"key"}, ""},
-	rows.KeyUntil:         {"keys", []string{"(waits::int)", "until"}, "until IS NOT NULL"},
-	rows.KeyLimits:        {"keys", []string{"key"}, "limits IS NOT NULL"},
-	rows.ServedLine:       {"served", []string{"priority", "key"}, ""},
-	rows.ServedRound:      {"served", []string{"priority", "round"}, "round IS NOT NULL"},
-	rows.ConsumerNumber:   {"consumers", []string{"number"}, ""},
-	rows.ConsumerName:     {"consumers", []string{"name"}, ""},
-	rows.ConsumerDeadline: {"consumers", []string{"deadline"}, "deadline IS NOT NULL"},
-	rows.GroupName:        {"groups", []string{"name"}, ""},
-	rows.OutcomeKey:       {"outcomes", []string{"unique_key"}, ""},
-	rows.OutcomeUntil:     {"outcomes", []string{"until"}, "until IS NOT NULL"},
-	rows.HistoryID:        {"history", []string{"id"}, ""},
-	rows.HistoryUntil:     {"history", []string{"until"}, "until IS NOT NULL"},
-}
 
 // query builds the statement for a range.
 type query struct {
@@ -84,8 +40,8 @@ func (q *query) compare(fields []string, op string, with rows.Tuple) {
 }
 
 // statement returns the query for a range.
-func (v *view) statement(r *rows.Range, columns string) (string, []any) {
-	in := &sources[r.Index]
+func (v *view) statement(r *rows.Range, selected string) (string, []any) {
+	in := &columns.Indexes[r.Index]
 	q := &query{args: []any{v.queue}}
 	several := r.Prefixes != nil && len(r.Prefixes) != 1
 	if several {
@@ -93,8 +49,8 @@ func (v *view) statement(r *rows.Range, columns string) (string, []any) {
 		// it is nearly empty at planning time.
 		q.sql.WriteString("SELECT t.* FROM " + q.rows(r.Prefixes) + " CROSS JOIN LATERAL (")
 	}
-	q.sql.WriteString("SELECT " + columns + " FROM fairq." + in.table + " WHERE queue = $1")
-	rest := in.fields
+	q.sql.WriteString("SELECT " + selected + " FROM fairq." + in.Table + " WHERE queue = $1")
+	rest := in.Fields
 	switch {
 	case several:
 		n := 1 // even without prefixes
@@ -102,22 +58,22 @@ func (v *view) statement(r *rows.Range, columns string) (string, []any) {
 			n = len(r.Prefixes[0])
 		}
 		for i := range n {
-			q.and(fmt.Sprintf("%s = u.f%d", in.fields[i], i))
+			q.and(fmt.Sprintf("%s = u.f%d", in.Fields[i], i))
 		}
 		rest = rest[n:]
 	case r.Prefixes != nil:
 		for i, x := range r.Prefixes[0] {
-			q.and(in.fields[i] + " = " + q.arg(x))
+			q.and(in.Fields[i] + " = " + q.arg(x))
 		}
 		rest = rest[len(r.Prefixes[0]):]
 	}
 	q.compare(rest, ">=", r.From)
 	q.compare(rest, "<", r.To)
-	if in.where != "" {
-		q.and(in.where)
+	if in.Where != "" {
+		q.and(in.Where)
 	}
 	q.only(&r.Only)
-	if v.locksKeys && r.Lock == rows.SkipLocked && (in.table == "tasks" || in.table == "keys") {
+	if v.locksKeys && r.Lock == rows.SkipLocked && (in.Table == "tasks" || in.Table == "keys") {
 		q.and(sqlTryKey)
 	}
 	if len(rest) > 0 {
@@ -211,7 +167,7 @@ type fetched struct {
 func (v *view) forgetFetched(table string) {
 	kept := v.fetched[:0]
 	for _, f := range v.fetched {
-		if sources[f.Index].table != table {
+		if columns.Indexes[f.Index].Table != table {
 			kept = append(kept, f)
 		}
 	}
@@ -255,30 +211,19 @@ func (v *view) Fetch(ranges ...rows.Range) error {
 // addRange adds the reading of a range to the batch, for a later Scan.
 func (v *view) addRange(r *rows.Range) {
 	var found any
-	switch sources[r.Index].table {
+	switch columns.Indexes[r.Index].Table {
 	case "tasks":
 		found = v.addTasks(r)
 	case "keys":
-		found = addRows(v, keyTable, r)
+		found = keyOps.add(v, r)
 	case "served":
-		found = addRows(v, servedTable, r)
+		found = servedOps.add(v, r)
 	case "consumers":
-		found = addRows(v, consumerTable, r)
+		found = consumerOps.add(v, r)
 	case "outcomes":
-		found = addRows(v, outcomeTable, r)
+		found = outcomeOps.add(v, r)
 	case "history":
-		found = addRows(v, historyTable, r)
+		found = historyOps.add(v, r)
 	}
 	v.fetched = append(v.fetched, fetched{*r, found})
-}
-
-// addRows adds the reading of a range to the batch. The rows are there after send.
-func addRows[R any](v *view, t *tableOps[R], r *rows.Range) *[]*R {
-	found := new([]*R)
-	sql, args := v.statement(r, t.columns)
-	v.tx.add(sql, args...).Query(list(found, func(answer pgx.Rows, row **R) error {
-		*row = new(R)
-		return t.read(answer, *row)
-	}))
-	return found
 }

@@ -96,10 +96,10 @@ CREATE INDEX tasks_line ON fairq.tasks (queue, key, priority, round, place) WHER
 CREATE INDEX tasks_place ON fairq.tasks (queue, key, priority, ((front <> 3)::int), place) WHERE state = 1 AND front > 0;
 CREATE INDEX tasks_kinds ON fairq.tasks (queue, key, kind, priority, front, place) WHERE state = 1 AND front > 0;
 CREATE INDEX tasks_shown ON fairq.tasks (queue, key, (takeable::int), id) WHERE state = 1 AND front > 0 AND (hidden OR takeable AND front = 3);
-CREATE INDEX tasks_wake ON fairq.tasks (queue, wake) WHERE wake IS NOT NULL;
+CREATE INDEX tasks_wake ON fairq.tasks (queue, wake) WHERE wake > 0;
 CREATE INDEX tasks_since ON fairq.tasks (queue, coalesce(consumer, 0), since) WHERE state IN (3, 4);
-CREATE UNIQUE INDEX tasks_unique_key ON fairq.tasks (queue, unique_key) WHERE unique_key IS NOT NULL;
-CREATE INDEX tasks_group ON fairq.tasks (queue, grp, id) WHERE grp IS NOT NULL;
+CREATE UNIQUE INDEX tasks_unique_key ON fairq.tasks (queue, unique_key) WHERE unique_key <> '';
+CREATE INDEX tasks_group ON fairq.tasks (queue, grp, id) WHERE grp <> '';
 CREATE INDEX tasks_state ON fairq.tasks (queue, state, id) WHERE state <> 1 AND state <> 3;
 
 CREATE TABLE fairq.keys (
@@ -121,18 +121,18 @@ CREATE TABLE fairq.keys (
 	PRIMARY KEY (queue, key)
 );
 CREATE INDEX keys_paused ON fairq.keys (queue, key) WHERE paused;
-CREATE INDEX keys_until ON fairq.keys (queue, (waits::int), until) WHERE until IS NOT NULL;
-CREATE INDEX keys_limits ON fairq.keys (queue, key) WHERE limits IS NOT NULL;
+CREATE INDEX keys_until ON fairq.keys (queue, (waits::int), until) WHERE until > 0;
+CREATE INDEX keys_limits ON fairq.keys (queue, key) WHERE limits <> '';
 
 CREATE TABLE fairq.served (
 	queue    bigint NOT NULL,
-	round    bigint, -- never NULL, as in tasks
+	round    bigint NOT NULL,
 	used     bigint NOT NULL,
 	priority smallint NOT NULL,
 	key      bytea NOT NULL,
 	PRIMARY KEY (queue, key, priority)
 );
-CREATE INDEX served_round ON fairq.served (queue, priority, round) WHERE round IS NOT NULL;
+CREATE INDEX served_round ON fairq.served (queue, priority, round) WHERE round > 0;
 
 CREATE TABLE fairq.consumers (
 	queue    bigint NOT NULL,
@@ -143,7 +143,7 @@ CREATE TABLE fairq.consumers (
 	PRIMARY KEY (queue, name)
 );
 CREATE UNIQUE INDEX consumers_number ON fairq.consumers (queue, number);
-CREATE INDEX consumers_deadline ON fairq.consumers (queue, deadline) WHERE deadline IS NOT NULL;
+CREATE INDEX consumers_deadline ON fairq.consumers (queue, deadline) WHERE deadline > 0;
 
 CREATE TABLE fairq.groups (
 	queue     bigint NOT NULL,
@@ -167,7 +167,7 @@ CREATE TABLE fairq.outcomes (
 	PRIMARY KEY (queue, unique_key)
 );
 CREATE INDEX outcomes_written ON fairq.outcomes (queue, written);
-CREATE INDEX outcomes_until ON fairq.outcomes (queue, until) WHERE until IS NOT NULL;
+CREATE INDEX outcomes_until ON fairq.outcomes (queue, until) WHERE until > 0;
 
 CREATE TABLE fairq.history (
 	queue       bigint NOT NULL,
@@ -185,4 +185,4 @@ CREATE TABLE fairq.history (
 	payload     bytea,
 	PRIMARY KEY (queue, id)
 );
-CREATE INDEX history_until ON fairq.history (queue, until) WHERE until IS NOT NULL;
+CREATE INDEX history_until ON fairq.history (queue, until) WHERE until > 0;

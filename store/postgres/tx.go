@@ -182,7 +182,7 @@ func (t *tx) Queues(from string, n int) (names []string, err error) {
 	const sql = "SELECT name FROM fairq.queues WHERE name >= $1 ORDER BY name LIMIT $2"
 	err = t.query("list queues", sql, []any{[]byte(from), n},
 		list(&names, func(r pgx.Rows, name *string) error {
-			return r.Scan((*text)(name))
+			return r.Scan(&cell{field: name})
 		}))
 	return names, err
 }

@@ -3,11 +3,10 @@ package postgres
 import (
 	"errors"
 	"fmt"
-
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
+	"strings"
 
 	"github.com/fairq/fairq/internal/driver"
+	"github.com/fairq/fairq/store/internal/columns"
 	"github.com/fairq/fairq/store/internal/rows"
 )
 
@@ -143,133 +142,29 @@ func (v taskTable) Scan(r rows.Range) ([]*rows.Row, error) {
 	return *found, err
 }
 
+// The columns of tasks that are read.
+var (
+	taskColumns   = columns.Tasks.Names(columns.Tasks.All) // the payload is the last
+	noPayload     = strings.TrimSuffix(taskColumns, ", payload")
+	smallPayloads = noPayload + fmt.Sprintf(
+		", CASE WHEN octet_length(payload) <= %d THEN payload END", rows.MaxKept)
+	turnColumns = columns.Tasks.Names(columns.Turns)
+)
+
 // addTasks adds the reading of tasks to the batch. They are there after send.
 func (v *view) addTasks(r *rows.Range) *[]*rows.Row {
-	found, payload, selected := new([]*rows.Row), r.Payload, columns
-	switch {
-	case payload:
-		selected += ", payload"
-	case r.Turns:
-		selected = turnColumns
-	case r.Each && !r.Desc, r.Index != rows.TaskID && r.Lock != rows.NoLock:
-		// They may be kept, see rows.Plan.
-		payload = true
-		selected += fmt.Sprintf(", CASE WHEN octet_length(payload) <= %d THEN payload END", rows.MaxKept)
-	}
-	var sql string
-	var args []any
+	selected, some := noPayload, columns.Tasks.All[:len(columns.Tasks.All)-1]
 	switch {
 	case r.Index == rows.TaskKind:
-		payload = true
-		sql, args = v.newSearch(r, 0).statement(v.queue)
-		sql = unlocked(sql)
-	default:
-		sql, args = v.statement(r, selected)
+		sql, args := v.newSearch(r, 0).statement(v.queue)
+		return addRows(v, columns.Tasks, columns.Tasks.All, unlocked(sql), args)
+	case r.Payload:
+		selected, some = taskColumns, columns.Tasks.All
+	case r.Turns:
+		selected, some = turnColumns, columns.Turns
+	case r.Each && !r.Desc, r.Index != rows.TaskID && r.Lock != rows.NoLock:
+		selected, some = smallPayloads, columns.Tasks.All // they may be kept, see rows.Plan
 	}
-	var s scannedRow
-	into := s.columns()
-	if r.Turns {
-		into = s.turnColumns()
-	} else if payload {
-		into = append(into, &s.Payload)
-	}
-	v.tx.add(sql, args...).Query(s.reader(into, func(r *rows.Row) { *found = append(*found, r) }))
-	return found
-}
-
-const columns = `id, key, kind, unique_key, grp, role, priority, weight, cost, ttr,
-	max_attempts, created, deadline,
-	state, takeable, gap, returned, untried, front, hidden, round, used, place, since, consumer,
-	follower, attempts, ready_at, until, expires, latest, wake, err_code, err_message, metadata`
-
-const turnColumns = `id, key, priority, weight, cost, state, returned, round, used, place`
-
-// number is 0 where the database has NULL.
-type number int64
-
-// ScanInt64 implements pgtype.Int64Scanner.
-func (n *number) ScanInt64(v pgtype.Int8) error {
-	*n = number(v.Int64)
-	return nil
-}
-
-// numberOrOne is 1 where the database has NULL.
-type numberOrOne int64
-
-// ScanInt64 implements pgtype.Int64Scanner.
-func (n *numberOrOne) ScanInt64(v pgtype.Int8) error {
-	if *n = 1; v.Valid {
-		*n = numberOrOne(v.Int64)
-	}
-	return nil
-}
-
-// text is a string that the database keeps as bytea; NULL is "".
-type text string
-
-// ScanBytes implements pgtype.BytesScanner.
-func (t *text) ScanBytes(b []byte) error {
-	*t = text(b)
-	return nil
-}
-
-// reader returns a function that reads an answer with tasks, and calls found with each.
-func (s *scannedRow) reader(into []any, found func(*rows.Row)) func(pgx.Rows) error {
-	return each(func(answer pgx.Rows) error {
-		s.Payload = nil
-		if err := answer.Scan(into...); err != nil {
-			return err
-		}
-		found(s.row())
-		return nil
-	})
-}
-
-// scannedRow is a row of the database.
-type scannedRow struct {
-	rows.Row
-	maxAttempts, consumer, follower, used, code, role, state, attempts number
-
-	weight  numberOrOne
-	message pgtype.DriverBytes
-}
-
-func (s *scannedRow) columns() []any {
-	r := &s.Row
-	return []any{
-		&r.ID, (*text)(&r.Key), (*text)(&r.Kind), (*text)(&r.UniqueKey), (*text)(&r.Group), &s.role,
-		&r.Priority, &s.weight,
-		(*numberOrOne)(&r.Cost), (*number)(&r.TTR), &s.maxAttempts, &r.Created, (*number)(&r.Deadline),
-		&s.state, &r.Takeable, &r.Gap, &r.Returned, &r.Untried, &r.Front, &r.Hidden, &r.Round,
-		&s.used, &r.Place,
-		&r.Since, &s.consumer, &s.follower, &s.attempts,
-		(*number)(&r.ReadyAt), (*number)(&r.Until), (*number)(&r.Expires), (*number)(&r.Latest),
-		(*number)(&r.Wake), &s.code, &s.message, (*text)(&r.Metadata),
-	}
-}
-
-func (s *scannedRow) turnColumns() []any {
-	r := &s.Row
-	return []any{
-		&r.ID, (*text)(&r.Key), &r.Priority, &s.weight, (*numberOrOne)(&r.Cost), &s.state, &r.Returned,
-		&r.Round, &s.used, &r.Place,
-	}
-}
-
-func (s *scannedRow) row() *rows.Row {
-	r := s.Row
-	r.Role, r.State, r.Weight, r.Used = driver.Role(s.role), driver.State(s.state), int(s.weight),
-		uint64(s.used)
-	r.Attempts, r.MaxAttempts = int(s.attempts), int(s.maxAttempts)
-	r.Consumer, r.Follower = uint64(s.consumer), uint64(s.follower)
-	r.Err = errorOf(s.message, s.code)
-	return &r
-}
-
-// errorOf returns a recorded error, or nil.
-func errorOf(message []byte, code number) *driver.Error {
-	if message == nil {
-		return nil
-	}
-	return &driver.Error{Code: int(code), Message: string(message)}
+	sql, args := v.statement(r, selected)
+	return addRows(v, columns.Tasks, some, sql, args)
 }

@@ -6,8 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/fairq/fairq/internal/driver"
-	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/store/internal/columns"
 )
 
 // rowsSQL is a statement that writes rows. Many rows are arrays, one for each column. A single
@@ -19,62 +18,44 @@ type rowsSQL struct {
 }
 
 // withRows makes a statement from a text in which %s stands for the rows. The rows are named u,
-// with the given columns in the order of the arguments; the first n are bigint.
-func withRows(n int, columns, sql string) rowsSQL {
-	var arrays, values []string
-	for i := range strings.Count(columns, ",") + 1 {
-		value := "$" + strconv.Itoa(i+2) + "::bytea"
-		if i < n {
-			value = "$" + strconv.Itoa(i+2) + "::bigint"
+// with these columns.
+func withRows(all []columns.Column, sql string) rowsSQL {
+	var arrays, values, names []string
+	for i, c := range all {
+		kind := "bytea"
+		if c.Int {
+			kind = "bigint"
 		}
-		arrays, values = append(arrays, value+"[]"), append(values, value)
+		value := "$" + strconv.Itoa(i+2) + "::" + kind
+		arrays, values, names = append(arrays, value+"[]"), append(values, value), append(names, c.Name)
 	}
+	as := " u (" + strings.Join(names, ", ") + ")"
 	return rowsSQL{
-		many: fmt.Sprintf(sql, "unnest("+strings.Join(arrays, ", ")+") u ("+columns+")"),
-		one:  fmt.Sprintf(sql, "(VALUES ("+strings.Join(values, ", ")+")) u ("+columns+")"),
+		many: fmt.Sprintf(sql, "unnest("+strings.Join(arrays, ", ")+")"+as),
+		one:  fmt.Sprintf(sql, "(VALUES ("+strings.Join(values, ", ")+"))"+as),
 	}
 }
 
-// rowBuffer collects rows that one statement writes, by columns.
+// rowBuffer collects rows that one statement writes. A value is an int64 or []byte.
 type rowBuffer struct {
-	sql   rowsSQL
-	n     int
-	at    map[[2]any]int // the index of a row by its key, if they have one
-	ints  [][]int64
-	bytes [][][]byte
+	sql  rowsSQL
+	rows [][]any
+	at   map[[2]any]int // the index of a row by its key, if they have one
 }
 
-// add adds a row.
-func (t *rowBuffer) add(ints []int64, bytes ...[]byte) {
-	if t.ints == nil {
-		t.ints, t.bytes = make([][]int64, len(ints)), make([][][]byte, len(bytes))
-	}
-	t.n++
-	for c, n := range ints {
-		t.ints[c] = append(t.ints[c], n)
-	}
-	for c, b := range bytes {
-		t.bytes[c] = append(t.bytes[c], b)
-	}
-}
+func (t *rowBuffer) add(row ...any) { t.rows = append(t.rows, row) }
 
 // set adds a row, which takes the place of an earlier one with the same key.
-func (t *rowBuffer) set(key [2]any, ints []int64, bytes [][]byte) {
-	i, ok := t.at[key]
-	if !ok {
-		if t.at == nil {
-			t.at = map[[2]any]int{}
-		}
-		t.at[key] = len(t.at)
-		t.add(ints, bytes...)
+func (t *rowBuffer) set(key [2]any, row []any) {
+	if i, ok := t.at[key]; ok {
+		t.rows[i] = row
 		return
 	}
-	for c, n := range ints {
-		t.ints[c][i] = n
+	if t.at == nil {
+		t.at = map[[2]any]int{}
 	}
-	for c, b := range bytes {
-		t.bytes[c][i] = b
-	}
+	t.at[key] = len(t.rows)
+	t.add(row...)
 }
 
 // buffer returns the buffer of a statement. Rows are deleted before others are written, which may
@@ -102,95 +83,74 @@ func (v *view) do(sql string, args ...any) {
 
 // addTo adds the statement to the batch, if there are rows.
 func (t *rowBuffer) addTo(v *view) {
-	if t.n == 0 {
-		return
+	switch len(t.rows) {
+	case 0:
+	case 1:
+		v.tx.add(t.sql.one, append([]any{v.queue}, t.rows[0]...)...)
+	default:
+		args := []any{v.queue}
+		for c, value := range t.rows[0] {
+			if _, isNumber := value.(int64); isNumber {
+				args = append(args, column[int64](t.rows, c))
+			} else {
+				args = append(args, column[[]byte](t.rows, c))
+			}
+		}
+		v.tx.add(t.sql.many, args...)
 	}
-	sql, args := t.sql.many, make([]any, 1, 1+len(t.ints)+len(t.bytes))
-	if t.n == 1 {
-		sql = t.sql.one
-	}
-	args[0] = v.queue
-	for _, c := range t.ints {
-		args = append(args, column(c))
-	}
-	for _, c := range t.bytes {
-		args = append(args, column(c))
-	}
-	v.tx.add(sql, args...)
 }
 
-// column returns a column as an argument of rowsSQL.
-func column[T any](values []T) any {
-	if len(values) == 1 {
-		return values[0]
+// column returns a column of some rows.
+func column[T any](rows [][]any, c int) []T {
+	values := make([]T, len(rows))
+	for i, row := range rows {
+		values[i] = row[c].(T)
 	}
 	return values
 }
 
-const changingColumns = `priority, state, takeable, gap, returned, untried, front, hidden,
-	round, used, place, since, consumer, follower, attempts, ready_at, until, expires,
-	latest, wake, err_code`
-
 var (
-	sqlInsert = withRows(29,
-		"id, role, weight, cost, ttr, max_attempts, created, deadline, "+changingColumns+
-			", grp, err_message, key, kind, unique_key, metadata, payload", `
-INSERT INTO fairq.tasks (queue, id, role, weight, cost, ttr, max_attempts, created, deadline,
-	`+changingColumns+`,
-	grp, err_message, key, kind, unique_key, metadata, payload)
-SELECT $1, id, role, nullif(weight, 1), nullif(cost, 1), nullif(ttr, 0),
-	nullif(max_attempts, 0), created, nullif(deadline, 0),
-	priority, state, takeable <> 0, gap <> 0, returned <> 0, untried <> 0, front, hidden <> 0,
-	round, nullif(used, 0), place, since, nullif(consumer, 0), nullif(follower, 0), attempts,
-	nullif(ready_at, 0),
-	nullif(until, 0), nullif(expires, 0), nullif(latest, 0), nullif(wake, 0),
-	nullif(err_code, 0), grp, err_message,
-	key, kind, unique_key, metadata, payload
-FROM %s`)
-
-	// The rows are looked up one by one before the join, and are locked already. If the table
-	// itself were joined, the planner might scan all of it while the queue seems short.
-	sqlUpdate = withRows(22, "id, "+changingColumns+", grp, err_message", `
-UPDATE fairq.tasks t SET
-	priority = u.priority, state = u.state, takeable = u.takeable <> 0, gap = u.gap <> 0,
-	returned = u.returned <> 0, untried = u.untried <> 0, front = u.front, hidden = u.hidden <> 0,
-	round = u.round, used = nullif(u.used, 0),
-	place = u.place, since = u.since,
-	consumer = nullif(u.consumer, 0), follower = nullif(u.follower, 0), attempts = u.attempts,
-	ready_at = nullif(u.ready_at, 0),
-	until = nullif(u.until, 0), expires = nullif(u.expires, 0), latest = nullif(u.latest, 0),
-	wake = nullif(u.wake, 0), err_code = nullif(u.err_code, 0),
-	grp = u.grp, err_message = u.err_message
-FROM (
-	SELECT at, u.* FROM %s CROSS JOIN LATERAL (
-		SELECT ctid AS at FROM fairq.tasks WHERE queue = $1 AND id = u.id OFFSET 0
-	) t
-) u WHERE t.ctid = u.at`)
-
-	sqlTake = withRows(6, "id, since, consumer, attempts, until, wake", `
-UPDATE fairq.tasks t SET
-	state = 3, takeable = false, since = u.since, consumer = nullif(u.consumer, 0),
-	attempts = u.attempts, until = nullif(u.until, 0), wake = nullif(u.wake, 0)
-FROM (
-	SELECT at, u.* FROM %s CROSS JOIN LATERAL (
-		SELECT ctid AS at FROM fairq.tasks WHERE queue = $1 AND id = u.id OFFSET 0
-	) t
-) u WHERE t.ctid = u.at`)
+	sqlInsert = withRows(columns.Tasks.Columns,
+		"INSERT INTO fairq.tasks (queue, "+taskColumns+") SELECT $1, "+
+			columns.Tasks.List(columns.Tasks.All, stored)+" FROM %s")
+	sqlUpdate = updateOf(columns.Updated, "")
+	sqlTake   = updateOf(columns.Taken, ", state = 3, takeable = false")
 )
 
-const sqlDelete = `
-DELETE FROM fairq.tasks WHERE ctid = ANY(ARRAY(
-	SELECT t.ctid FROM unnest($2::bigint[]) i CROSS JOIN LATERAL (SELECT ctid FROM fairq.tasks
-		WHERE queue = $1 AND id = i OFFSET 0) t
-))`
+// stored returns the value of a column, as the database keeps it.
+func stored(c *columns.Column) string { return storedOf("", c) }
+
+func storedOf(of string, c *columns.Column) string {
+	value := of + c.Name
+	switch {
+	case c.Bool:
+		return value + " <> 0"
+	case c.Int && c.Null:
+		return fmt.Sprintf("nullif(%s, %d)", value, c.Zero)
+	}
+	return value
+}
+
+// updateOf returns a statement that updates columns of tasks. The rows are looked up one by one
+// before the join, and are locked already. If the table itself were joined, the planner might scan
+// all of it while the queue seems short.
+func updateOf(some columns.Choice, more string) rowsSQL {
+	sets := columns.Tasks.List(some[:len(some)-1], func(c *columns.Column) string { // without the id
+		return c.Name + " = " + storedOf("u.", c)
+	})
+	return withRows(columns.Tasks.Pick(some), "UPDATE fairq.tasks t SET "+sets+more+` FROM (
+	SELECT at, u.* FROM %s CROSS JOIN LATERAL (
+		SELECT ctid AS at FROM fairq.tasks WHERE queue = $1 AND id = u.id OFFSET 0
+	) t
+) u WHERE t.ctid = u.at`)
+}
 
 // flush adds the buffered writes to the batch. It deletes rows before it inserts others, which may
 // have their unique keys. Each kind of write is one statement, with all its rows as arrays. So a
 // transaction has few statements with constant texts, and the database plans each once.
 func (v *view) flush() {
-	var gone []int64
-	inserts, updates, takes := rowBuffer{sql: sqlInsert}, rowBuffer{sql: sqlUpdate},
-		rowBuffer{sql: sqlTake}
+	gone, updates := rowBuffer{sql: taskOps.remove}, rowBuffer{sql: sqlUpdate}
+	takes, inserts := rowBuffer{sql: sqlTake}, rowBuffer{sql: sqlInsert}
 	var copied *copyData
 	if v.inserts >= v.tx.db.config.copyFrom && v.tx.user == nil {
 		copied = newCopyData(v.inserts)
@@ -199,31 +159,22 @@ func (v *view) flush() {
 		r := &v.changes[i].Row
 		switch v.changes[i].op {
 		case opDelete:
-			gone = append(gone, int64(r.ID))
+			gone.add(int64(r.ID))
 		case opUpdate:
-			updates.add(append([]int64{int64(r.ID)}, changingValues(r)...), optional(r.Group),
-				messageOf(r.Err))
+			updates.add(valuesOf(columns.Tasks, r, columns.Updated)...)
 		case opTake:
-			takes.add([]int64{
-				int64(r.ID), int64(r.Since), int64(r.Consumer), int64(r.Attempts), r.Until, r.Wake,
-			})
+			takes.add(valuesOf(columns.Tasks, r, columns.Taken)...)
 		case opInsert:
 			if copied != nil {
 				copied.add(v.queue, r)
-				continue
+			} else {
+				inserts.add(valuesOf(columns.Tasks, r, columns.Tasks.All)...)
 			}
-			inserts.add(append([]int64{
-				int64(r.ID), int64(r.Role), int64(r.Weight), r.Cost, int64(r.TTR), int64(r.MaxAttempts),
-				r.Created, r.Deadline,
-			}, changingValues(r)...), optional(r.Group), messageOf(r.Err), []byte(r.Key), []byte(r.Kind),
-				optional(r.UniqueKey), optional(r.Metadata), r.Payload)
 		}
 	}
 	v.changes, v.inserts = v.changes[:0], 0
 	clear(v.changed)
-	if gone != nil {
-		v.tx.add(sqlDelete, v.queue, gone)
-	}
+	gone.addTo(v)
 	updates.addTo(v)
 	takes.addTo(v)
 	if copied != nil {
@@ -236,41 +187,21 @@ func (v *view) flush() {
 	v.buffers = nil
 }
 
-func changingValues(r *rows.Row) []int64 {
-	return []int64{
-		int64(r.Priority), int64(r.State), bit(r.Takeable), bit(r.Gap), bit(r.Returned), bit(r.Untried),
-		int64(r.Front), bit(r.Hidden), int64(r.Round), int64(r.Used), int64(r.Place),
-		int64(r.Since), int64(r.Consumer), int64(r.Follower), int64(r.Attempts), r.ReadyAt, r.Until,
-		r.Expires, r.Latest, r.Wake, codeOf(r.Err),
+// valuesOf returns the chosen columns of a row for a rowBuffer.
+func valuesOf[R any](t *columns.Table[R], r *R, some columns.Choice) []any {
+	cells := t.CellsOf(r)
+	defer t.Done(cells)
+	values := make([]any, len(some))
+	for n, i := range some {
+		values[n] = columns.Value(cells.Fields[i])
+		switch text := values[n].(type) {
+		case string:
+			if values[n] = []byte(text); t.Columns[i].Null && text == "" {
+				values[n] = []byte(nil)
+			}
+		case nil:
+			values[n] = []byte(nil)
+		}
 	}
-}
-
-func bit(b bool) int64 {
-	if b {
-		return 1
-	}
-	return 0
-}
-
-// optional returns a string whose NULL is "".
-func optional(s string) []byte {
-	if s == "" {
-		return nil
-	}
-	return []byte(s)
-}
-
-// messageOf returns NULL for no error, but not for an error without a message.
-func messageOf(e *driver.Error) []byte {
-	if e == nil {
-		return nil
-	}
-	return []byte(e.Message)
-}
-
-func codeOf(e *driver.Error) int64 {
-	if e == nil {
-		return 0
-	}
-	return int64(e.Code)
+	return values
 }

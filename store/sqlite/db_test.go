@@ -296,7 +296,7 @@ func TestForeignValues(t *testing.T) {
 	require.NoError(t, err)
 	defer x.Rollback()
 	_, err = enter(x, &rows.Plan{})
-	require.ErrorContains(t, err, ": enter: column 2 is a string, not a number")
+	require.ErrorContains(t, err, ": enter: column 2 has a value of type string, not int64")
 }
 
 // While one process deletes or kicks many tasks, another one gets the lock between two pages.

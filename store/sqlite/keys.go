@@ -6,15 +6,9 @@ import (
 	"strconv"
 
 	"github.com/fairq/fairq/internal/driver"
+	"github.com/fairq/fairq/store/internal/columns"
 	"github.com/fairq/fairq/store/internal/rows"
 )
-
-func readStates(c *cells, k *rows.Key) {
-	for state := driver.Ready; state <= driver.Held; state++ {
-		k.Tasks[state] = int(c.int())
-		k.Tasks[0] += k.Tasks[state]
-	}
-}
 
 // KeyStats implements rows.View. It reads all tasks of the queue, or if n is 0 those of paused
 // keys.
@@ -26,7 +20,10 @@ func (v *view) KeyStats(n int) ([]rows.Key, error) {
 	}
 	err := v.session.each(stats, func(c *cells) {
 		k := rows.Key{Key: c.text()}
-		readStates(c, &k)
+		for state := driver.Ready; state <= driver.Held; state++ {
+			k.Tasks[state] = int(c.int())
+			k.Tasks[0] += k.Tasks[state]
+		}
 		k.Oldest = c.int()
 		all = append(all, k)
 	}, v.queue)
@@ -67,9 +64,7 @@ func (v *view) Ended(mark string) (ended []*rows.Outcome, next string, err error
 	}
 	since, err := strconv.ParseInt(mark, 10, 64)
 	if err == nil {
-		err = v.session.each(selectEnded, func(c *cells) {
-			ended = append(ended, &rows.Outcome{ID: c.uint(), Result: rows.Result(c.int()), Err: c.error()})
-		}, v.queue, since)
+		err = v.session.each(selectEnded, reader(columns.Outcomes, &ended), v.queue, since)
 	}
 	return ended, next, err
 }

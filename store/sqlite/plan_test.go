@@ -27,7 +27,7 @@ var may = map[*statement]string{
 // wholeQueue is the plan of a step through an index of all tasks. The indexes of taken and buried
 // tasks are short.
 var wholeQueue = regexp.MustCompile(`fairq_tasks` +
-	`(_(ready|kind|key|place|kinds|shown|wake|state|group|unique_key))? \(queue=\?\)`)
+	`(_(ready|kind|line|place|kinds|shown|wake|state|group|unique_key))? \(queue=\?\)`)
 
 // runAll runs every statement, so that it is known.
 func runAll(t *testing.T, d *db) {
@@ -150,8 +150,8 @@ func TestTakeLeavesKeys(t *testing.T) {
 	require.NoError(t, r.Close())
 
 	require.True(t, opened(takeTask)[root["fairq_tasks_ready"]])
-	require.True(t, opened(updateTask)[root["fairq_tasks_key"]])
-	require.False(t, opened(takeTask)[root["fairq_tasks_key"]])
+	require.True(t, opened(updateTask)[root["fairq_tasks_line"]])
+	require.False(t, opened(takeTask)[root["fairq_tasks_line"]])
 	require.False(t, opened(takeTask)[root["fairq_tasks_group"]])
 }
 

@@ -4,70 +4,9 @@ import (
 	sqldriver "database/sql/driver"
 	"strings"
 
+	"github.com/fairq/fairq/store/internal/columns"
 	"github.com/fairq/fairq/store/internal/rows"
 )
-
-// source is the table or index behind an index of package rows.
-type source struct {
-	table  string
-	index  string // "" for a primary key
-	fields string // as in rows.Index, after the queue
-	where  string // condition for rows in the index, "" for all
-}
-
-const inLine = "state = 1 AND front > 0"
-
-// A rowid includes the queue, so an index of ids has only the field "id".
-var sources = [rows.NumIndexes]source{
-	rows.TaskID:        {"tasks", "", "id", ""},
-	rows.TaskUniqueKey: {"tasks", "tasks_unique_key", "unique_key", "unique_key <> ''"},
-	rows.TaskReady: {
-		"tasks", "tasks_ready", "priority round place",
-		"takeable AND front <> 1",
-	},
-	rows.TaskKind: {
-		"tasks", "tasks_kind", "kind priority round place", "takeable AND (kind <> '' OR front = 1)",
-	},
-	rows.TaskLine:  {"tasks", "tasks_key", `"key" priority round place`, ""},
-	rows.TaskPlace: {"tasks", "tasks_place", `"key" priority (front<>3) place`, inLine},
-	rows.TaskKinds: {"tasks", "tasks_kinds", `"key" kind priority front place`, inLine},
-	rows.TaskShown: {
-		"tasks", "tasks_shown", `"key" takeable id`,
-		inLine + " AND (hidden OR takeable AND front = 3)",
-	},
-	rows.TaskWake:  {"tasks", "tasks_wake", "wake", "wake > 0"},
-	rows.TaskSince: {"tasks", "tasks_since", "consumer since", "state IN (3, 4)"},
-	rows.TaskState: {"tasks", "tasks_state", "state id", "state <> 1 AND state <> 3"},
-	rows.TaskGroup: {"tasks", "tasks_group", `"group" id`, `"group" <> ''`},
-
-	rows.KeyName:          {"keys", "", `"key"`, ""},
-	rows.KeyUntil:         {"keys", "keys_until", "waits until", "until > 0"},
-	rows.KeyLimits:        {"keys", "keys_limits", `"key"`, "limits <> ''"},
-	rows.ServedLine:       {"served", "", `priority "key"`, ""},
-	rows.ServedRound:      {"served", "served_round", "priority round", ""},
-	rows.ConsumerNumber:   {"consumers", "", "number", ""},
-	rows.ConsumerName:     {"consumers", "consumers_name", "name", ""},
-	rows.ConsumerDeadline: {"consumers", "consumers_deadline", "deadline", "deadline > 0"},
-	rows.GroupName:        {"groups", "", "name", ""},
-	rows.OutcomeKey:       {"outcomes", "", "unique_key", ""},
-	rows.OutcomeUntil:     {"outcomes", "outcomes_until", "until", "until > 0"},
-	rows.HistoryID:        {"history", "", "id", ""},
-	rows.HistoryUntil:     {"history", "history_until", "until", "until > 0"},
-}
-
-// columnsOf has the columns of each table in the order of reading.
-var columnsOf = map[string]string{
-	"tasks": taskColumns,
-	"keys": `"key", ready, delayed, taken, buried, held, paused, waits, until, hold, held_by, ` +
-		`filled, limits`,
-	"served":    `"key", priority, round, used`,
-	"consumers": `number, name, epoch, deadline`,
-	"groups":    `name, started, cancelled, tasks, members`,
-	"outcomes":  `unique_key, id, result, err_code, err, until`,
-	"history": `id, "key", kind, unique_key, attempts, created, finished, result, ` +
-		`err_code, err, until, ` +
-		`payload`,
-}
 
 // shape is the part of a range that decides the text of its statement. A statement is prepared
 // once for each shape, because preparing it takes longer than running it. There are few shapes,
@@ -76,22 +15,29 @@ type shape struct {
 	index                rows.Index
 	prefix, from, to     int // fields
 	desc, limit, payload bool
+	sweep                bool // it deletes the rows
 	state, key, kind     bool
 }
 
+// inSQLite changes the names that differ in SQLite.
+var inSQLite = strings.NewReplacer("::int", "", "coalesce(consumer,0)", "consumer")
+
 func (s *shape) statement() *statement {
-	in := &sources[s.index]
-	columns, fields := columnsOf[in.table], strings.Fields(in.fields)
-	if s.payload {
-		columns = withPayload
+	in := &columns.Indexes[s.index]
+	name, chosen := "read "+in.Table, texts[in.Table].columns
+	switch {
+	case s.sweep:
+		name, chosen = "sweep "+in.Table, texts[in.Table].key
+	case !s.payload && in.Table == "tasks":
+		chosen = strings.TrimSuffix(chosen, ", payload")
 	}
 	var b strings.Builder
-	b.WriteString("SELECT " + columns + " FROM ~" + in.table)
-	if in.index != "" { // instead of SQLite's choice
-		b.WriteString(" INDEXED BY ~" + in.index)
+	b.WriteString("SELECT " + chosen + " FROM ~" + in.Table)
+	if in.Name != "" { // instead of SQLite's choice
+		b.WriteString(" INDEXED BY ~" + in.Table + "_" + in.Name)
 	}
 	b.WriteString(" WHERE ")
-	rest := fields[s.prefix:]
+	rest := in.Fields[s.prefix:]
 	and := ""
 	where := func(is bool, condition string) {
 		if is {
@@ -99,20 +45,20 @@ func (s *shape) statement() *statement {
 			and = " AND "
 		}
 	}
-	if in.fields == "id" {
+	if in.Fields[0] == "id" {
 		where(s.prefix == 1, "id = ?")
 		where(s.prefix == 0, "id > ? AND id <= ?")
 	} else {
 		where(true, "queue = ?")
-		for _, f := range fields[:s.prefix] {
+		for _, f := range in.Fields[:s.prefix] {
 			where(true, f+" = ?")
 		}
-		where(s.from > 0, tuple(rest, s.from)+" >= "+tuple(nil, s.from))
-		where(s.to > 0, tuple(rest, s.to)+" < "+tuple(nil, s.to))
+		where(s.from > 0, tuple(rest, s.from, ">="))
+		where(s.to > 0, tuple(rest, s.to, "<"))
 	}
-	where(in.where != "", in.where)
+	where(in.Where != "", in.Where)
 	where(s.state, "+state = ?")
-	where(s.key, `+"key" = ?`)
+	where(s.key, "+key = ?")
 	where(s.kind, "+kind = ?")
 	if len(rest) > 0 {
 		desc := ""
@@ -124,22 +70,20 @@ func (s *shape) statement() *statement {
 	if s.limit {
 		b.WriteString(" LIMIT 0 + ?")
 	}
-	return &statement{"read " + in.table, b.String()}
+	text := inSQLite.Replace(b.String())
+	if s.sweep {
+		text = "DELETE FROM ~" + in.Table + " WHERE (" + chosen + ") IN (" + text + ")"
+	}
+	return &statement{name, text}
 }
 
-// tuple returns n fields as one value, or if there are none marks for them.
-func tuple(fields []string, n int) string {
-	list := placeholders(n)
-	if fields != nil {
-		list = strings.Join(fields[:n], ", ")
-	}
-	if n == 1 {
-		return list
-	}
-	return "(" + list + ")"
+// tuple compares the first n fields as one value.
+func tuple(fields []string, n int, op string) string {
+	names := strings.Join(fields[:n], ", ")
+	return "(" + names + ") " + op + " (" + marks(names) + ")"
 }
 
-// scan calls read for each row of a range.
+// scan calls read for each row of a range; with nil it deletes the rows.
 func (v *view) scan(r *rows.Range, read func(c *cells)) error {
 	if r.Prefixes == nil {
 		return v.each(r, nil, read)
@@ -162,25 +106,22 @@ func (v *view) each(r *rows.Range, prefix rows.Tuple, read func(c *cells)) error
 			return err
 		}
 	}
-	s := &shape{prefix: len(prefix), from: len(r.From), limit: r.Limit > 0}
-	return v.run(r, s, prefix, r.From, read)
-}
-
-// run completes a shape from a range, and runs its statement.
-func (v *view) run(r *rows.Range, s *shape, prefix, from rows.Tuple, read func(c *cells)) error {
-	s.index, s.to, s.desc, s.payload = r.Index, len(r.To), r.Desc, r.Payload
 	o := r.Only
-	s.state, s.key, s.kind = o.State != 0, o.Key != nil, o.Kind != nil
+	s := shape{
+		index: r.Index, prefix: len(prefix), from: len(r.From), to: len(r.To), desc: r.Desc,
+		limit: r.Limit > 0, payload: r.Payload, sweep: read == nil, state: o.State != 0,
+		key: o.Key != nil, kind: o.Kind != nil,
+	}
 	var room [12]sqldriver.Value
 	args := room[:0]
-	if sources[s.index].fields == "id" {
-		args = v.ids(args, prefix, from)
+	if columns.Indexes[s.index].Fields[0] == "id" {
+		args = v.ids(args, prefix, r.From)
 	} else {
 		args = appendTuple(append(args, v.queue), prefix)
-		args = appendTuple(args, from)
+		args = appendTuple(args, r.From)
 		// The id at the end of these indexes is a rowid here, which includes the queue.
 		if s.from > 0 && (s.index == rows.TaskGroup || s.index == rows.TaskState) {
-			args[2] = v.rowid(uint64(from[0].(int64)-1)) + 1
+			args[2] = v.rowid(uint64(r.From[0].(int64)-1)) + 1
 		}
 		args = appendTuple(args, r.To)
 	}
@@ -196,7 +137,11 @@ func (v *view) run(r *rows.Range, s *shape, prefix, from rows.Tuple, read func(c
 	if s.limit {
 		args = append(args, int64(r.Limit))
 	}
-	return v.session.each(v.session.scan(s), read, args...)
+	st := v.session.scan(s)
+	if s.sweep {
+		return v.do(st, args...)
+	}
+	return v.session.each(st, read, args...)
 }
 
 func appendTuple(args []sqldriver.Value, fields rows.Tuple) []sqldriver.Value {
@@ -222,14 +167,14 @@ func (v *view) ids(args []sqldriver.Value, prefix, from rows.Tuple) []sqldriver.
 }
 
 // scan returns the statement of a shape.
-func (s *session) scan(of *shape) *statement {
-	st := s.scans[*of]
+func (s *session) scan(of shape) *statement {
+	st := s.scans[of]
 	if st == nil {
 		if s.scans == nil {
 			s.scans = map[shape]*statement{}
 		}
 		st = of.statement()
-		s.scans[*of] = st
+		s.scans[of] = st
 	}
 	return st
 }

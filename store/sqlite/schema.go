@@ -45,19 +45,19 @@ CREATE TABLE ~tasks (
 	queue NOT NULL, "key" NOT NULL, kind NOT NULL, unique_key NOT NULL, role NOT NULL,
 	priority NOT NULL, weight NOT NULL, cost NOT NULL, ttr NOT NULL, max_attempts NOT NULL,
 	created NOT NULL, deadline NOT NULL,
-	"group" NOT NULL, state NOT NULL, takeable NOT NULL, round NOT NULL, used NOT NULL,
+	grp NOT NULL, state NOT NULL, takeable NOT NULL, round NOT NULL, used NOT NULL,
 	gap NOT NULL, returned NOT NULL, untried NOT NULL, front NOT NULL, hidden NOT NULL,
 	place NOT NULL, since NOT NULL,
 	consumer NOT NULL, follower NOT NULL, attempts NOT NULL, ready_at NOT NULL, until NOT NULL,
 	expires NOT NULL, latest NOT NULL, wake NOT NULL,
-	err_code NOT NULL, err, -- NULL if there is none
+	err_code NOT NULL, err_message, -- NULL if there is none
 	metadata NOT NULL, -- JSON, '' if there is none
 	payload
 );
 CREATE INDEX ~tasks_ready ON ~tasks (queue, priority, round, place) WHERE takeable AND front <> 1;
 CREATE INDEX ~tasks_kind ON ~tasks (queue, kind, priority, round, place)
 	WHERE takeable AND (kind <> '' OR front = 1);
-CREATE INDEX ~tasks_key ON ~tasks (queue, "key", priority, round, place);
+CREATE INDEX ~tasks_line ON ~tasks (queue, "key", priority, round, place);
 CREATE INDEX ~tasks_place ON ~tasks (queue, "key", priority, (front<>3), place)
 	WHERE state = 1 AND front > 0;
 CREATE INDEX ~tasks_kinds ON ~tasks (queue, "key", kind, priority, front, place)
@@ -67,11 +67,11 @@ CREATE INDEX ~tasks_shown ON ~tasks (queue, "key", takeable)
 CREATE INDEX ~tasks_wake ON ~tasks (queue, wake) WHERE wake > 0;
 CREATE INDEX ~tasks_since ON ~tasks (queue, consumer, since) WHERE state IN (3, 4);
 CREATE INDEX ~tasks_state ON ~tasks (queue, state) WHERE state <> 1 AND state <> 3;
-CREATE INDEX ~tasks_group ON ~tasks (queue, "group") WHERE "group" <> '';
+CREATE INDEX ~tasks_group ON ~tasks (queue, grp) WHERE grp <> '';
 CREATE UNIQUE INDEX ~tasks_unique_key ON ~tasks (queue, unique_key) WHERE unique_key <> '';
 
 CREATE TABLE ~keys (
-	queue, "key", ready NOT NULL, delayed NOT NULL, taken NOT NULL, buried NOT NULL, held NOT NULL,
+	queue, "key", tasks NOT NULL, ready NOT NULL, delayed NOT NULL, taken NOT NULL, buried NOT NULL, held NOT NULL,
 	paused NOT NULL, waits NOT NULL, until NOT NULL, hold NOT NULL, held_by NOT NULL, filled NOT NULL,
 	limits NOT NULL, -- JSON, '' if it has none of its own
 	PRIMARY KEY (queue, "key")
@@ -81,7 +81,7 @@ CREATE INDEX ~keys_limits ON ~keys (queue, "key") WHERE limits <> '';
 
 CREATE TABLE ~served (queue, priority, "key", round NOT NULL, used NOT NULL,
 	PRIMARY KEY (queue, priority, "key")) WITHOUT ROWID;
-CREATE INDEX ~served_round ON ~served (queue, priority, round);
+CREATE INDEX ~served_round ON ~served (queue, priority, round) WHERE round > 0;
 
 CREATE TABLE ~consumers (
 	queue, number, name NOT NULL, epoch NOT NULL, deadline NOT NULL,
@@ -96,18 +96,18 @@ CREATE TABLE ~groups (
 ) WITHOUT ROWID;
 
 CREATE TABLE ~outcomes (
-	queue, unique_key, id NOT NULL, result NOT NULL, err_code NOT NULL, err, until NOT NULL,
-	number NOT NULL, -- grows with each one that is written
+	queue, unique_key, id NOT NULL, result NOT NULL, err_code NOT NULL, err_message, until NOT NULL,
+	written NOT NULL, -- a number that grows with each one that is written
 	PRIMARY KEY (queue, unique_key)
 ) WITHOUT ROWID;
-CREATE INDEX ~outcomes_number ON ~outcomes (queue, number);
+CREATE INDEX ~outcomes_written ON ~outcomes (queue, written);
 CREATE INDEX ~outcomes_until ON ~outcomes (queue, until) WHERE until > 0;
 
 CREATE TABLE ~history (
 	id INTEGER PRIMARY KEY, -- as of tasks
 	queue NOT NULL, "key" NOT NULL, kind NOT NULL, unique_key NOT NULL, attempts NOT NULL,
 	created NOT NULL,
-	finished NOT NULL, result NOT NULL, err_code NOT NULL, err, until NOT NULL, payload
+	finished NOT NULL, result NOT NULL, err_code NOT NULL, err_message, until NOT NULL, payload
 );
 CREATE INDEX ~history_until ON ~history (queue, until) WHERE until > 0;
 `

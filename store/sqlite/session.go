@@ -1,10 +1,13 @@
 package sqlite
 
 import (
+	"cmp"
 	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/fairq/fairq/store/internal/columns"
 )
 
 // A session runs statements, one at a time: on our connection, or in a transaction of the caller's
@@ -121,19 +124,31 @@ func (c *cells) value() sqldriver.Value {
 	return c.values[c.next-1]
 }
 
-// wrong is the error for a column that the store has not written.
-func (c *cells) wrong(v sqldriver.Value, want string) {
-	if v != nil && c.err == nil {
-		c.err = fmt.Errorf("column %d is a %T, not %s", c.next, v, want)
+// read reads a column into a field of a row.
+func (c *cells) read(field any) {
+	var ok bool
+	var err error
+	switch v := c.value().(type) {
+	case int64:
+		ok = columns.SetInt(field, v)
+	case string:
+		ok, err = columns.SetBytes(field, v, false)
+	case []byte:
+		ok, err = columns.SetBytes(field, v, false)
+	case nil:
+		if ok = columns.SetInt(field, 0); !ok {
+			ok, err = columns.SetBytes(field, []byte(nil), true)
+		}
 	}
+	if c.err == nil && !ok {
+		err = fmt.Errorf("column %d has a value of type %T, not %T", c.next, c.values[c.next-1],
+			columns.Value(field))
+	}
+	c.err = cmp.Or(c.err, err)
 }
 
-func (c *cells) int() int64 {
-	v := c.value()
-	n, ok := v.(int64)
-	if !ok {
-		c.wrong(v, "a number")
-	}
+func (c *cells) int() (n int64) {
+	c.read(&n)
 	return n
 }
 
@@ -141,23 +156,12 @@ func (c *cells) uint() uint64 { return uint64(c.int()) }
 
 func (c *cells) bool() bool { return c.int() != 0 }
 
-func (c *cells) text() string {
-	switch v := c.value().(type) {
-	case string:
-		return v
-	case []byte: // some drivers return text so
-		return string(v)
-	default:
-		c.wrong(v, "a string")
-		return ""
-	}
+func (c *cells) text() (s string) {
+	c.read(&s)
+	return s
 }
 
-func (c *cells) blob() []byte {
-	v := c.value()
-	b, ok := v.([]byte)
-	if !ok {
-		c.wrong(v, "bytes")
-	}
+func (c *cells) blob() (b []byte) {
+	c.read(&b)
 	return b
 }

@@ -2,9 +2,13 @@ package sqlite
 
 import (
 	"cmp"
+	sqldriver "database/sql/driver"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/fairq/fairq/internal/driver"
+	"github.com/fairq/fairq/store/internal/columns"
 	"github.com/fairq/fairq/store/internal/rows"
 )
 
@@ -14,161 +18,224 @@ type table[R any] struct {
 	*tableOps[R]
 }
 
-// tableOps read and write the rows of a table.
+// tableOps write the rows of a table. A rowid, the first column, is made of the queue and an id.
 type tableOps[R any] struct {
-	read   func(c *cells, r *R)
-	put    func(v *view, r *R) error
-	remove func(v *view, r *R) error
-	sweep  *statement // nil if it is not swept
-}
-
-// tables are the tables of a view.
-type tables struct {
-	tasks     table[rows.Row]
-	keys      table[rows.Key]
-	served    table[rows.Served]
-	consumers table[rows.Consumer]
-	groups    table[rows.Group]
-	outcomes  table[rows.Outcome]
-	history   table[rows.Ended]
-}
-
-func tablesOf(v *view) tables {
-	return tables{
-		table[rows.Row]{v, &tasksTable},
-		table[rows.Key]{v, &keysTable},
-		table[rows.Served]{v, &servedTable},
-		table[rows.Consumer]{v, &consumersTable},
-		table[rows.Group]{v, &groupsTable},
-		table[rows.Outcome]{v, &outcomesTable},
-		table[rows.Ended]{v, &historyTable},
-	}
-}
-
-func (v *view) Tasks() rows.Table[rows.Row]          { return &v.tables.tasks }
-func (v *view) Keys() rows.Table[rows.Key]           { return &v.tables.keys }
-func (v *view) Served() rows.Table[rows.Served]      { return &v.tables.served }
-func (v *view) Consumers() rows.Table[rows.Consumer] { return &v.tables.consumers }
-func (v *view) Groups() rows.Table[rows.Group]       { return &v.tables.groups }
-func (v *view) Outcomes() rows.Table[rows.Outcome]   { return &v.tables.outcomes }
-func (v *view) History() rows.Table[rows.Ended]      { return &v.tables.history }
-
-// Scan implements rows.Table. It locks nothing, because no other connection can write.
-func (t *table[R]) Scan(r rows.Range) (all []*R, err error) {
-	err = t.view.scan(&r, func(c *cells) {
-		row := new(R)
-		t.read(c, row)
-		all = append(all, row)
-	})
-	if found, ok := any(all).([]*rows.Row); ok && r.Index == rows.TaskKind {
-		slices.SortFunc(found, byTurn)
-		all = all[:min(cmp.Or(r.Limit, len(all)), len(all))]
-	}
-	return all, err
-}
-
-func (t *table[R]) Put(r *R) error    { return t.put(t.view, r) }
-func (t *table[R]) Delete(r *R) error { return t.remove(t.view, r) }
-
-// Sweep implements rows.Table. The ranges that are swept differ only in their ends.
-func (t *table[R]) Sweep(r rows.Range) error {
-	if r.Prefixes != nil {
-		_, err := t.session.exec(t.sweep, t.queue, r.Prefixes[0][0], r.To[0], int64(r.Limit))
-		return err
-	}
-	_, err := t.session.exec(t.sweep, t.queue, r.To[0], int64(r.Limit))
-	return err
+	*columns.Table[R]
+	hasRowid    bool
+	put, remove *statement
 }
 
 var (
-	tasksTable = tableOps[rows.Row]{readTask, putTask, removeTask, nil}
-
-	keysTable = tableOps[rows.Key]{
-		read: func(c *cells, k *rows.Key) {
-			k.Key = c.text()
-			readStates(c, k)
-			k.Paused, k.Waits, k.Until, k.Hold = c.bool(), c.bool(), c.int(), c.int()
-			k.By, k.Full = driver.ID(c.uint()), c.int()
-			k.Limits = c.limits()
-		},
-		put: func(v *view, k *rows.Key) error {
-			n := &k.Tasks
-			return v.do(setKey, v.queue, k.Key, int64(n[driver.Ready]),
-				int64(n[driver.Delayed]), int64(n[driver.Taken]), int64(n[driver.Buried]),
-				int64(n[driver.Held]),
-				bit(k.Paused), bit(k.Waits), k.Until, k.Hold, int64(k.By), k.Full,
-				rows.LimitsText(k.Limits))
-		},
-		remove: func(v *view, k *rows.Key) error { return v.do(deleteKey, v.queue, k.Key) },
-	}
-
-	servedTable = tableOps[rows.Served]{
-		read: func(c *cells, s *rows.Served) {
-			s.Key, s.Priority, s.Round, s.Used = c.text(), int(c.int()), c.uint(), c.uint()
-		},
-		put: func(v *view, s *rows.Served) error {
-			return v.do(setServed, v.queue, int64(s.Priority), s.Key, int64(s.Round), int64(s.Used))
-		},
-		sweep: sweepServed,
-	}
-
-	consumersTable = tableOps[rows.Consumer]{
-		read: func(c *cells, r *rows.Consumer) {
-			r.Number, r.Name, r.Epoch, r.Deadline = c.uint(), c.text(), c.uint(), c.int()
-		},
-		put: func(v *view, c *rows.Consumer) error {
-			return v.do(setConsumer, v.queue, int64(c.Number), c.Name, int64(c.Epoch), c.Deadline)
-		},
-		remove: func(v *view, c *rows.Consumer) error {
-			return v.do(deleteConsumer, v.queue, int64(c.Number))
-		},
-	}
-
-	groupsTable = tableOps[rows.Group]{
-		read: func(c *cells, g *rows.Group) {
-			g.Name, g.Started, g.Cancelled = c.text(), c.bool(), c.bool()
-			g.Tasks, g.Members = int(c.int()), int(c.int())
-		},
-		put: func(v *view, g *rows.Group) error {
-			return v.do(setGroup, v.queue, g.Name, bit(g.Started), bit(g.Cancelled), int64(g.Tasks),
-				int64(g.Members))
-		},
-		remove: func(v *view, g *rows.Group) error { return v.do(deleteGroup, v.queue, g.Name) },
-	}
-
-	outcomesTable = tableOps[rows.Outcome]{
-		read: func(c *cells, o *rows.Outcome) {
-			o.UniqueKey, o.ID, o.Result = c.text(), c.uint(), rows.Result(c.int())
-			o.Err, o.Until = c.error(), c.int()
-		},
-		put: func(v *view, o *rows.Outcome) error {
-			number, err := v.Number()
-			if err != nil {
-				return err
-			}
-			code, message := errorCells(o.Err)
-			return v.do(setOutcome, v.queue, o.UniqueKey, int64(o.ID), int64(o.Result), code, message,
-				o.Until, int64(number))
-		},
-		remove: func(v *view, o *rows.Outcome) error {
-			return v.do(deleteOutcome, v.queue, o.UniqueKey)
-		},
-		sweep: sweepOutcomes,
-	}
-
-	historyTable = tableOps[rows.Ended]{
-		read: func(c *cells, d *rows.Ended) {
-			*d = rows.Ended{
-				ID: c.uint() & maxID, Key: c.text(), Kind: c.text(), UniqueKey: c.text(),
-				Attempts: int(c.int()), Created: c.int(), Finished: c.int(), Result: rows.Result(c.int()),
-				Err: c.error(), Until: c.int(), Payload: c.blob(),
-			}
-		},
-		put: func(v *view, d *rows.Ended) error {
-			code, message := errorCells(d.Err)
-			return v.do(insertHistory, v.rowid(d.ID), v.queue, d.Key, d.Kind, d.UniqueKey,
-				int64(d.Attempts), d.Created, d.Finished, int64(d.Result), code, message, d.Until, d.Payload)
-		},
-		sweep: sweepHistory,
-	}
+	taskOps     = tableOf(columns.Tasks, "")
+	keyOps      = tableOf(columns.Keys, "")
+	servedOps   = tableOf(columns.Served, "")
+	consumerOps = tableOf(columns.Consumers, "")
+	groupOps    = tableOf(columns.Groups, "")
+	outcomeOps  = tableOf(columns.Outcomes, ", written")
+	historyOps  = tableOf(columns.History, "")
 )
+
+// texts has, by the name of a table, the columns to read, and its primary key.
+var texts = map[string]struct{ columns, key string }{}
+
+// tableOf returns the operations of a table, perhaps with one more column. Rows with a rowid are
+// never put again.
+func tableOf[R any](of *columns.Table[R], column string) *tableOps[R] {
+	names, key := of.Names(of.All), of.Names(of.Key)
+	t := &tableOps[R]{Table: of, hasRowid: key == "id"}
+	into, read, conflict := names+column, names, ""
+	if t.hasRowid {
+		read = fmt.Sprintf("id & %d, %s", maxID, names[len("id, "):])
+	} else {
+		key = "queue, " + key
+		conflict = " ON CONFLICT (" + key + ") DO UPDATE SET " + of.Updates()
+	}
+	texts[of.Name] = struct{ columns, key string }{read, key}
+	if column != "" {
+		conflict += column + " = excluded." + column[2:]
+	}
+	t.put = &statement{"write " + of.Name, "INSERT INTO ~" + of.Name + " (queue, " + into +
+		") VALUES (?, " + marks(into) + ")" + conflict}
+	t.remove = &statement{"delete " + of.Name, "DELETE FROM ~" + of.Name + " WHERE (" + key +
+		") = (" + marks(key) + ")"}
+	return t
+}
+
+// marks returns a question mark for each of some names.
+func marks(names string) string {
+	return strings.TrimSuffix(strings.Repeat("?, ", strings.Count(names, ", ")+1), ", ")
+}
+
+func (v *view) Tasks() rows.Table[rows.Row] {
+	return taskTable{table[rows.Row]{v, taskOps}}
+}
+func (v *view) Keys() rows.Table[rows.Key]      { return table[rows.Key]{v, keyOps} }
+func (v *view) Served() rows.Table[rows.Served] { return table[rows.Served]{v, servedOps} }
+func (v *view) Groups() rows.Table[rows.Group]  { return table[rows.Group]{v, groupOps} }
+func (v *view) History() rows.Table[rows.Ended] { return table[rows.Ended]{v, historyOps} }
+func (v *view) Consumers() rows.Table[rows.Consumer] {
+	return table[rows.Consumer]{v, consumerOps}
+}
+
+func (v *view) Outcomes() rows.Table[rows.Outcome] {
+	return outcomeTable{table[rows.Outcome]{v, outcomeOps}}
+}
+
+// reader returns a function that reads the columns of a row, or the first of them.
+func reader[R any](t *columns.Table[R], all *[]*R) func(c *cells) {
+	return func(c *cells) {
+		row := t.Cells()
+		for _, field := range row.Fields[:c.n] {
+			c.read(field)
+		}
+		one := row.Row
+		*all = append(*all, &one)
+		t.Done(row)
+	}
+}
+
+// Scan implements rows.Table. It locks nothing, because no other connection can write.
+func (t table[R]) Scan(r rows.Range) (all []*R, err error) {
+	err = t.scan(&r, reader(t.Table, &all))
+	return all, err
+}
+
+// exec runs a statement with the queue, if it wants that, the chosen columns of a row, and more.
+func (t table[R]) exec(
+	st *statement, queue bool, row *columns.Cells[R], some columns.Choice, more ...sqldriver.Value,
+) (int64, error) {
+	var room [maxArgs]sqldriver.Value
+	args := room[:0]
+	if queue {
+		args = append(args, t.queue)
+	}
+	for _, i := range some {
+		value := columns.Value(row.Fields[i])
+		if t.hasRowid && i == 0 {
+			value = t.rowid(uint64(value.(int64)))
+		}
+		args = append(args, value)
+	}
+	t.Done(row)
+	return t.session.exec(st, append(args, more...)...)
+}
+
+// Put implements rows.Table.
+func (t table[R]) Put(r *R) error {
+	_, err := t.exec(t.put, true, t.CellsOf(r), t.All)
+	return err
+}
+
+// Delete implements rows.Table.
+func (t table[R]) Delete(r *R) error {
+	_, err := t.exec(t.remove, !t.hasRowid, t.CellsOf(r), t.Key)
+	return err
+}
+
+// Sweep implements rows.Table.
+func (t table[R]) Sweep(r rows.Range) error { return t.scan(&r, nil) }
+
+// outcomeTable is the table of outcomes. Each gets a number when it is written.
+type outcomeTable struct{ table[rows.Outcome] }
+
+// Put implements rows.Table.
+func (t outcomeTable) Put(o *rows.Outcome) error {
+	number, err := t.Number()
+	if err == nil {
+		_, err = t.exec(t.put, true, t.CellsOf(o), t.All, int64(number))
+	}
+	return err
+}
+
+// taskTable is the table of tasks. The head has their numbers by state and is saved in the same
+// transaction, so they change if, and only if, a row was written.
+type taskTable struct{ table[rows.Row] }
+
+// Scan implements rows.Table.
+func (t taskTable) Scan(r rows.Range) ([]*rows.Row, error) {
+	found, err := t.table.Scan(r)
+	if r.Index == rows.TaskKind {
+		slices.SortFunc(found, byTurn)
+		found = found[:min(cmp.Or(r.Limit, len(found)), len(found))]
+	}
+	return found, err
+}
+
+// byTurn compares tasks in the order in which they are taken.
+func byTurn(a, b *rows.Row) int {
+	return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Round, b.Round),
+		cmp.Compare(a.Place, b.Place), cmp.Compare(a.ID, b.ID))
+}
+
+// updateOf returns a statement that updates columns of a task. The last argument is the id; the
+// driver binds numbered arguments more slowly.
+func updateOf(name, more string, some columns.Choice) *statement {
+	sets := columns.Tasks.List(some[:len(some)-1],
+		func(c *columns.Column) string { return c.Name + " = ?" })
+	return &statement{name, "UPDATE ~tasks SET " + more + sets + " WHERE id = ?"}
+}
+
+// The usual new task has no rare values. Their columns are no arguments, because the time to bind
+// these grows with the square of their number.
+var (
+	updateTask  = updateOf("update", "", columns.Updated)
+	takeTask    = updateOf("take", "state = 3, takeable = 0, ", columns.Taken)
+	insertPlain = &statement{"insert", "INSERT INTO ~tasks (queue, " +
+		columns.Tasks.Names(columns.Tasks.All) + ") VALUES (?, " + plain() + ")"}
+)
+
+// plain lists the values of a task without rare ones.
+func plain() string {
+	values := strings.Split(marks(columns.Tasks.Names(columns.Tasks.All)), ", ")
+	for _, i := range columns.Rare {
+		switch c := &columns.Tasks.Columns[i]; {
+		case c.Int:
+			values[i] = "0"
+		case c.Name == "err_message":
+			values[i] = "NULL"
+		default:
+			values[i] = "''"
+		}
+	}
+	return strings.Join(values, ", ")
+}
+
+// isRare reports whether a task has a rare value.
+func isRare(row *columns.Cells[rows.Row]) bool {
+	return slices.ContainsFunc(columns.Rare, func(i int) bool {
+		switch value := columns.Value(row.Fields[i]).(type) {
+		case int64:
+			return value != 0
+		case string:
+			return value != "" || columns.Tasks.Columns[i].Name == "err_message"
+		}
+		return false // no error
+	})
+}
+
+// Put implements rows.Table. A taken row stays at its place in the index by keys.
+func (t taskTable) Put(r *rows.Row) error {
+	st, isNew, some, row := updateTask, r.Was == 0, columns.Updated, t.CellsOf(r)
+	switch {
+	case isNew && isRare(row):
+		st, some = t.put, t.All
+	case isNew:
+		st, some = insertPlain, columns.Usual
+	case r.Was == driver.Ready && r.State == driver.Taken:
+		st, some = takeTask, columns.Taken
+	}
+	n, err := t.exec(st, isNew, row, some)
+	if n > 0 {
+		rows.Count(&t.head.tasks, r.Was, r.State)
+	}
+	return err
+}
+
+// Delete implements rows.Table.
+func (t taskTable) Delete(r *rows.Row) error {
+	n, err := t.exec(t.remove, false, t.CellsOf(r), t.Key)
+	if n > 0 {
+		rows.Count(&t.head.tasks, r.Was, 0)
+	}
+	return err
+}

@@ -92,7 +92,6 @@ func (t *tx) Enter(queue uint64, _ *rows.Plan) (rows.View, error) {
 		tx: t, session: t.session, head: h, id: queue, queue: int64(queue),
 		now: t.db.options.now().UnixNano(),
 	}
-	v.tables = tablesOf(v)
 	t.views = append(t.views, v)
 	return v, nil
 }

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"bytes"
-	"cmp"
 	sqldriver "database/sql/driver"
 	"fmt"
 
@@ -23,7 +22,6 @@ const (
 // than its work; only the head, which nearly every call changes, is written once, at the commit.
 type view struct {
 	tx      *tx
-	tables  tables
 	session *session
 	head    *head
 	id      uint64
@@ -131,29 +129,4 @@ func bit(b bool) int64 {
 		return 1
 	}
 	return 0
-}
-
-// errorCells are the two columns of an error.
-func errorCells(e *driver.Error) (code int64, message sqldriver.Value) {
-	if e == nil {
-		return 0, nil
-	}
-	return int64(e.Code), e.Message
-}
-
-// error reads the columns of errorCells.
-func (c *cells) error() *driver.Error {
-	code := c.int()
-	if c.values[c.next] == nil {
-		c.next++
-		return nil
-	}
-	return &driver.Error{Code: int(code), Message: c.text()}
-}
-
-// limits reads the own limits of a key.
-func (c *cells) limits() *driver.KeyLimits {
-	l, err := rows.ParseLimits(c.text())
-	c.err = cmp.Or(c.err, err)
-	return l
 }
