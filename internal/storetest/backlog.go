@@ -103,69 +103,72 @@ func (m *measured) ok(err error) {
 	}
 }
 
-// time measures a call.
-func (m *measured) time(call string, f func() error) {
-	m.Helper()
-	begun := time.Now()
-	err := f()
-	took := time.Since(begun)
-	m.ok(err)
-	if best, ok := m.fastest[call]; !ok || took < best {
-		m.fastest[call] = took
-	}
-}
-
 // measure makes each call, and leaves as many tasks as there were.
 func (m *measured) measure() {
 	var id task.ID
 	var t *task.Task[string]
-	put := func(call string, o task.PutOptions) {
-		m.Helper()
-		m.time(call, func() (err error) { id, err = m.Put(ctx, "k", "", o); return err })
+	put := func(o task.PutOptions) func() error {
+		return func() (err error) { id, err = m.Put(ctx, "k", "", o); return err }
 	}
-	take := func() {
-		m.Helper()
-		m.time("Take", func() (err error) { t, err = m.Take(ctx); return err })
+	take := func() (err error) { t, err = m.Take(ctx); return err }
+	change := func(priority int) func() error {
+		return func() error { return m.Change(ctx, id, task.Change[string]{Priority: &priority}) }
 	}
-	put("Put of a kind", task.PutOptions{UniqueKey: "u", Kind: "new"})
-	m.time("Peek", func() error { _, err := m.Peek(ctx, id); return err })
-	m.time("Find", func() error { _, err := m.Find(ctx, "u"); return err })
-	put("Put that replaces", task.PutOptions{UniqueKey: "u", Kind: "new", Replace: true})
-	m.time("Change", func() error { return m.Change(ctx, id, task.Change[string]{Priority: new(1)}) })
-	back := task.Change[string]{Priority: new(0)}
-	m.time("Change back", func() error { return m.Change(ctx, id, back) })
-	m.time("Bury by id", func() error { return m.Queue.Bury(ctx, id, errOops) })
-	m.time("Kick", func() error { _, err := m.Kick(ctx, task.ListOptions{}); return err })
-	m.time("Take of a kind", func() (err error) { t, err = m.picky.Take(ctx); return err })
-	m.time("Ack", func() error { return t.Ack(ctx) })
-	put("Put", task.PutOptions{})
-	m.time("Delete", func() error { return m.Delete(ctx, id) })
-	put("Put", task.PutOptions{})
-	m.time("TakeID", func() (err error) { t, err = m.TakeID(ctx, id); return err })
-	m.time("Snooze", func() error { return t.Snooze(ctx, 0) })
-	take()
-	m.time("Touch", func() error { return t.Touch(ctx, 0) })
-	m.time("Release", func() error { return t.Release(ctx, 0) })
-	take()
-	m.time("Return", func() error { return t.Return(ctx) })
-	take()
-	m.time("Fail", func() error { return t.Fail(ctx, errOops, 0) })
-	take()
-	m.time("Bury", func() error { return t.Bury(ctx, errOops) })
-	m.time("KickID", func() error { return m.KickID(ctx, t.ID) })
-	take()
-	m.time("Ack", func() error { return t.Ack(ctx) })
-	m.time("PutBatch", func() error {
-		_, err := m.PutBatch(ctx, []task.Entry[string]{{Key: "k"}, {Key: "l"}, {Key: "m"}})
-		return err
-	})
-	for range 3 {
-		take()
-		m.ok(t.Ack(ctx))
+	ack := func() error { return t.Ack(ctx) }
+	ofKind := task.PutOptions{UniqueKey: "u", Kind: "new"}
+	replacing := ofKind
+	replacing.Replace = true
+	for _, c := range []struct {
+		name string
+		call func() error
+	}{
+		{"Put of a kind", put(ofKind)},
+		{"Peek", func() error { return errOf(m.Peek(ctx, id)) }},
+		{"Find", func() error { return errOf(m.Find(ctx, "u")) }},
+		{"Put that replaces", put(replacing)},
+		{"Change", change(1)},
+		{"Change back", change(0)},
+		{"Bury by id", func() error { return m.Bury(ctx, id, errOops) }},
+		{"Kick", func() error { return errOf(m.Kick(ctx, task.ListOptions{})) }},
+		{"Take of a kind", func() (err error) { t, err = m.picky.Take(ctx); return err }},
+		{"Ack", ack},
+		{"Put", put(task.PutOptions{})},
+		{"Delete", func() error { return m.Delete(ctx, id) }},
+		{"Put", put(task.PutOptions{})},
+		{"TakeID", func() (err error) { t, err = m.TakeID(ctx, id); return err }},
+		{"Snooze", func() error { return t.Snooze(ctx, 0) }},
+		{"Take", take},
+		{"Touch", func() error { return t.Touch(ctx, 0) }},
+		{"Release", func() error { return t.Release(ctx, 0) }},
+		{"Take", take},
+		{"Return", func() error { return t.Return(ctx) }},
+		{"Take", take},
+		{"Fail", func() error { return t.Fail(ctx, errOops, 0) }},
+		{"Take", take},
+		{"Bury", func() error { return t.Bury(ctx, errOops) }},
+		{"KickID", func() error { return m.KickID(ctx, t.ID) }},
+		{"Take", take},
+		{"Ack", ack},
+		{"PutBatch", func() error {
+			return errOf(m.PutBatch(ctx, []task.Entry[string]{{Key: "k"}, {Key: "l"}, {Key: "m"}}))
+		}},
+		{"Take", take},
+		{"Ack", ack},
+		{"Take", take},
+		{"Ack", ack},
+		{"Take", take},
+		{"Ack", ack},
+		{"Stats", func() error { return errOf(m.Stats(ctx)) }}, // may count keys, now and then
+		{"Stats", func() error { return errOf(m.Stats(ctx)) }},
+		{"Upcoming", func() error { return errOf(m.Upcoming(ctx, smallQueue)) }},
+		{"List", func() error { return errOf(m.List(ctx, task.ListOptions{Limit: 10})) }},
+	} {
+		begun := time.Now()
+		err := c.call()
+		took := time.Since(begun)
+		m.ok(err)
+		if best, ok := m.fastest[c.name]; !ok || took < best {
+			m.fastest[c.name] = took
+		}
 	}
-	for range 2 { // the first may count keys, which a store does now and then
-		m.time("Stats", func() error { _, err := m.Stats(ctx); return err })
-	}
-	m.time("Upcoming", func() error { _, err := m.Upcoming(ctx, smallQueue); return err })
-	m.time("List", func() error { _, err := m.List(ctx, task.ListOptions{Limit: 10}); return err })
 }

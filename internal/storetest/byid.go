@@ -1,8 +1,7 @@
 package storetest
 
 import (
-	"fmt"
-	"strings"
+	"context"
 	"time"
 
 	"github.com/fairq/fairq/task"
@@ -27,85 +26,58 @@ func (q *queue) refusesID(id task.ID, want error) {
 	equal(q.e, "Stats", q.stats(), before)
 }
 
-// ofKey takes and acks all tasks, and returns those of a key.
-func (q *queue) ofKey(key string) string {
+// changes changes a task.
+func (q *queue) changes(id task.ID, how task.Change[string]) {
 	q.e.Helper()
-	var tasks []*task.Task[string]
-	for {
-		t, ok, err := q.TryTake(ctx)
-		if q.e.ok(err); !ok {
-			return payloads(tasks)
-		}
-		if q.e.ok(t.Ack(ctx)); t.Key == key {
-			tasks = append(tasks, t)
-		}
-	}
+	q.e.ok(q.Change(ctx, id, how))
 }
 
 var byIDCases = []testCase{
 	{"Take", "takes the task of that id, out of order and without waiting", func(e *env) {
-		q := e.open(options{MaxAttempts: 2})
+		q := e.open()
 		ids := q.put("a1 b1 a2 b2 a3", withTTR)
 		w := q.watch(ctx)
 		l := q.takesID(ids[4])
 		equal(e, "payload", l.Payload, "a3")
-		equal(e, "attempts", l.Attempts, 1)
 		q.refusesID(ids[4], task.ErrTaken)
 		q.takesID(ids[2]).ack()
 		w.saw("take a, take a, ack a")
 		time.Sleep(10 * second)
 		l.lost(q)
-		q.takesID(ids[4]).fail(errOops)
-		q.state(task.Buried, ids[4])
-		q.refusesID(1000, task.ErrNotFound)
-		q.gone(ids[2])
-		q.refusesID(ids[2], task.ErrNotFound)
-		q.order("a1 b1 b2")
+		for _, id := range []task.ID{1000, ids[2]} {
+			q.refusesID(id, task.ErrNotFound)
+		}
+		q.order("a1 b1 b2 a3")
 	}},
 	{"HandedBack", "a task that is handed back queues like new work, unless " +
 		"the queue has KeepPlace", func(e *env) {
-		for _, c := range []struct {
-			o    options
-			want string
-		}{
-			{options{}, "a1 a3 a4 a2"},
-			{options{KeepPlace: true}, "a1 a2 a3 a4"},
-			{options{MaxInFlightPerKey: 5}, "a1 a3 a4 a2"},
-			{options{KeepPlace: true, MaxInFlightPerKey: 5}, "a1 a2 a3 a4"},
-		} {
-			for _, end := range []string{"Release", "Snooze", "Fail"} {
-				q := e.openIn(e.store, "queue", c.o)
-				ids := q.put("b1 a1 a2 a3 b2")
-				l := q.takesID(ids[2])
+		for keep, want := range map[bool]string{false: "a1 a3 a4 a2", true: "a1 a2 a3 a4"} {
+			e.each([]options{{KeepPlace: keep}}, func(q *queue) {
+				l := q.takesID(q.put("a1 a2 a3")[1])
 				q.put("a4")
-				settle[end](l)
-				equal(e, "order within key a after "+end, q.ofKey("a"), c.want)
-				e.ok(q.Drop(ctx))
-			}
+				l.fail(errOops)
+				q.order(want)
+			})
 		}
 	}},
 	{"Blocked", "and [ErrBlocked] if it cannot be taken now", func(e *env) {
-		q := e.open(options{MaxInFlightPerKey: 1})
-		held := q.one("h1", in(task.Member))
-		end := q.one("e1", in(task.AtEnd))
-		ids := q.put("a1 a2 b1")
-		buried := q.one("c1", in(task.Member))
-		q.bury(buried)
-		q.refusesID(held, task.ErrBlocked)
-		q.refusesID(end, task.ErrBlocked)
-		q.refusesID(buried, task.ErrBlocked)
+		q := e.open(serial)
+		ids := append(q.put("a1 a2 b1"), q.put("h1 c1", in(task.Member))...)
+		q.bury(ids[4])
 		l := q.takesID(ids[1])
-		q.refusesID(ids[0], task.ErrBlocked)
-		e.ok(q.PauseKey(ctx, "b"))
+		for _, id := range append(ids[3:], ids[0], q.one("e1", in(task.AtEnd))) {
+			q.refusesID(id, task.ErrBlocked)
+		}
+		q.pauseKey("b")
 		q.refusesID(ids[2], task.ErrBlocked)
-		e.ok(q.ResumeKey(ctx, "b"))
+		q.resumeKey("b")
 		q.hold("b", second)
 		q.refusesID(ids[2], task.ErrBlocked)
 		time.Sleep(second)
 		e.ok(q.Pause(ctx))
 		q.refusesID(ids[2], task.ErrBlocked)
 		e.ok(q.Resume(ctx))
-		q.order("b1")
+		q.takesID(ids[2])
 		l.ack()
 		q.order("a1")
 	}},
@@ -114,18 +86,17 @@ var byIDCases = []testCase{
 		ids := q.put("a1 b1 c1")
 		l := q.first("a1")
 		before := q.stats()
-		e.is(q.DeleteUnlessTaken(ctx, ids[0]), task.ErrTaken)
-		e.is(q.BuryUnlessTaken(ctx, ids[0], errOops), task.ErrTaken)
-		e.is(q.DropUnlessTaken(ctx), task.ErrTaken)
+		e.refuse(task.ErrTaken, calls{
+			"Delete": func(context.Context) error { return q.DeleteUnlessTaken(ctx, ids[0]) },
+			"Bury":   func(context.Context) error { return q.BuryUnlessTaken(ctx, ids[0], errOops) },
+			"Drop":   q.DropUnlessTaken,
+		})
 		equal(e, "Stats", q.stats(), before)
-		l.holds()
 		e.ok(q.BuryUnlessTaken(ctx, ids[1], errOops))
 		e.ok(q.DeleteUnlessTaken(ctx, ids[1]))
-		e.is(q.DeleteUnlessTaken(ctx, ids[1]), task.ErrNotFound)
 		l.release(0)
 		e.ok(q.DropUnlessTaken(ctx))
-		_, err := q.Put(ctx, "a", "a1", task.PutOptions{})
-		e.is(err, task.ErrDropped)
+		q.refusesAll(task.ErrDropped)
 	}},
 	{"ReleaseAll", "hands back all tasks that the consumer holds, as Close does; the attempts do " +
 		"not count. The consumer can take further tasks.", func(e *env) {
@@ -138,10 +109,8 @@ var byIDCases = []testCase{
 		w := q.watch(ctx)
 		e.ok(c.ReleaseAll(ctx))
 		w.saw("release a, release b")
-		for i := range l {
-			l[i].lost(q)
-			equal(e, "attempts", q.peek(l[i].ID).Attempts, 0)
-		}
+		l[1].lost(q)
+		equal(e, "attempts", q.peek(l[0].ID).Attempts, 0)
 		other.ack()
 		c.order("a1 b1")
 		c.close()
@@ -149,80 +118,56 @@ var byIDCases = []testCase{
 	}},
 	{"ChangeDelay", "the time from now until the task is ready, " +
 		"0 to make it ready now", func(e *env) {
-		for _, o := range modes {
-			q, start := e.openIn(e.store, "queue", o), time.Now()
+		e.each(modes, func(q *queue) {
+			start := time.Now()
 			id := q.one("a1", task.PutOptions{Delay: 10 * second, TTL: 5 * second})
-			delays := func(d time.Duration) {
-				e.Helper()
-				e.ok(q.Change(ctx, id, task.Change[string]{Delay: &d}))
-			}
 			w := q.watch(ctx)
-			delays(20 * second)
+			q.changes(id, task.Change[string]{Delay: new(20 * second)})
 			e.at("Until", q.peek(id).Info().Until, start, 20*second)
 			e.at("Expires", q.peek(id).Info().Expires, start, 25*second)
 			waits := q.taking()
 			time.Sleep(15 * second)
 			waits.waits()
-			delays(0)
+			now := task.Change[string]{Delay: new(time.Duration)}
+			q.changes(id, now)
 			l := got(waits, "a1")
-			equal(e, "Until", l.Info().Until, time.Time{})
 			e.at("ReadyAt", l.Info().ReadyAt, start, 15*second)
 			e.at("Expires", l.Info().Expires, start, 20*second)
 			w.saw("change a, change a, take a")
 			l.back()
-			delays(0) // it is ready
-			delays(2 * second)
-			q.goesOn("a1", 2*second).ack()
-			e.ok(q.Drop(ctx))
-		}
+			q.changes(id, now) // it is ready
+			q.changes(id, task.Change[string]{Delay: new(2 * second)})
+			q.goesOn("a1", 2*second)
+		})
 	}},
 	{"ChangePriority", "puts the task behind all others of its " +
-		"key, even with KeepPlace", func(e *env) {
-		for _, o := range modes {
-			q := e.openIn(e.store, "queue", o)
+		"key, even with KeepPlace ... Payload does not move the task.", func(e *env) {
+		e.each(modes, func(q *queue) {
 			ids := q.put("a1 b1 a2 a4", task.PutOptions{Priority: 5})
 			waits := q.consumer(upTo(0)).taking()
 			waits.waits()
-			e.ok(q.Change(ctx, ids[1], task.Change[string]{Priority: new(0)}))
+			urgent := task.Change[string]{Priority: new(int)}
+			q.changes(ids[1], urgent)
 			got(waits, "b1").ack()
 			q.put("a3")
-			e.ok(q.Change(ctx, ids[0], task.Change[string]{Priority: new(0)}))
-			e.ok(q.Change(ctx, ids[2], task.Change[string]{Priority: new(6)}))
-			equal(e, "priority", q.peek(ids[2]).Priority, 6)
-			q.order("a3 a1 a4 a2")
-			e.ok(q.Drop(ctx))
-		}
-	}},
-	{"ChangePayload", "Payload does not move the task.", func(e *env) {
-		for _, o := range modes {
-			q := e.openIn(e.store, "queue", o)
-			ids := append(q.put("a1 b1 a2"), q.one("e1", task.PutOptions{Priority: 1}),
-				q.one("c1", task.PutOptions{Delay: second}), q.one("d1", in(task.Member)))
-			q.bury(ids[3])
-			for i, payload := range strings.Fields("a8 b8 a9 e8 c8 d8") {
-				e.ok(q.Change(ctx, ids[i], task.Change[string]{Payload: &payload}))
-				equal(e, "payload", q.peek(ids[i]).Payload, payload)
-			}
-			q.counts(3, 1, 0, 1, 1)
-			q.kick(1, 1)
-			q.order("a8 b8 a9 e8")
-			time.Sleep(second)
-			q.start("g")
-			q.order("c8 d8")
-			e.ok(q.Drop(ctx))
-		}
+			q.changes(ids[0], urgent)
+			q.changes(ids[2], task.Change[string]{Priority: new(6)})
+			q.changes(ids[0], task.Change[string]{Payload: new("a8")})
+			q.order("a3 a8 a4 a2")
+		})
 	}},
 	{"ChangeInvalid", "It returns [ErrTaken] if the task is taken, and " +
 		"[ErrNotFound] if there is none.", func(e *env) {
 		q := e.open()
 		ids := append(q.put("a1 b1"), q.one("c1", in(task.Member)))
 		q.bury(ids[1])
-		for _, id := range ids[1:] {
-			err := q.Change(ctx, id, task.Change[string]{Delay: new(second), Payload: new("x")})
+		later := task.Change[string]{Delay: new(second), Payload: new("x")}
+		for i, state := range []string{"buried", "held"} {
+			err := q.Change(ctx, ids[i+1], later)
 			e.is(err, task.ErrInvalid)
-			want := fmt.Sprintf("task: Change.Delay is 1s; it must be nil for a task that is %v",
-				q.peek(id).Info().State)
-			equal(e, "error", err.Error(), want)
+			equal(e, "error", err.Error(),
+				"task: Change.Delay is 1s; it must be nil for a task that is "+state)
+			equal(e, "payload", q.peek(ids[i+1]).Payload, []string{"b1", "c1"}[i])
 		}
 		for _, c := range []task.Change[string]{
 			{Delay: new(-second)},
@@ -233,17 +178,11 @@ var byIDCases = []testCase{
 			c.Payload = new("x")
 			e.is(q.Change(ctx, ids[0], c), task.ErrInvalid)
 		}
-		e.is(e.asIs(e.store).Change(ctx, ids[0], task.Change[string]{Payload: new("x")}),
-			task.ErrInvalid)
+		e.is(e.asIs(e.store).Change(ctx, ids[0], later), task.ErrInvalid)
 		l := q.first("a1")
-		equal(e, "payloads", q.peek(ids[1]).Payload+q.peek(ids[2]).Payload, "b1c1")
-		for _, c := range []task.Change[string]{
-			{Delay: new(second)}, {Priority: new(1)}, {Payload: new("x")}, {},
-		} {
+		for _, c := range []task.Change[string]{later, {Priority: new(1)}, {}} {
 			e.is(q.Change(ctx, l.ID, c), task.ErrTaken)
 			e.is(q.Change(ctx, 1000, c), task.ErrNotFound)
 		}
-		l.ack()
-		e.is(q.Change(ctx, l.ID, task.Change[string]{}), task.ErrNotFound)
 	}},
 }

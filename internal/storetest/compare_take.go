@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -85,57 +84,29 @@ func (c *comparison) settle() {
 		c.ackAndTake(w, l)
 		return
 	}
-	d, maybe, reason := c.duration(), time.Duration(c.IntN(2))*c.duration(), errors.New("reason")
-	type leased = *task.Task[int]
-	var name string
-	var do func(leased) error
-	ops := 13
+	d, names := time.Duration(c.IntN(4)/2)*c.duration(), []string{
+		"Ack", "Ack", "Return", "Return", "Release", "Release", "Fail", "Fail", "Bury", "Snooze",
+		"Discard", "Touch", "Repeat",
+	}
 	if c.pauses {
-		ops = 16
+		names = append(names, "HoldKey", "Wait", "Wait")
 	}
-	switch op := c.IntN(ops); {
-	case op < 2:
-		name, do = "Ack", func(t leased) error { return t.Ack(c.ctx) }
-	case op < 4:
-		name, do = "Return", func(t leased) error { return t.Return(c.ctx) }
-	case op == 4:
-		name, do = "Release", func(t leased) error { return t.Release(c.ctx, 0) }
-	case op == 5:
-		name, do = fmt.Sprint("Release ", d), func(t leased) error { return t.Release(c.ctx, d) }
-	case op < 8:
-		name, do = fmt.Sprint("Fail ", maybe), func(t leased) error {
-			return t.Fail(c.ctx, reason, maybe)
-		}
-	case op == 8:
-		name, do = "Bury", func(t leased) error { return t.Bury(c.ctx, reason) }
-	case op == 9:
-		name, do = fmt.Sprint("Snooze ", maybe), func(t leased) error { return t.Snooze(c.ctx, maybe) }
-	case op == 10:
-		name, do = "Discard", func(t leased) error { return t.Discard(c.ctx, reason) }
-	case op == 12:
-		name, do = fmt.Sprint("Repeat ", maybe), func(t leased) error { return t.Repeat(c.ctx, maybe) }
-	case op == 13:
-		name, do = fmt.Sprint("HoldKey ", maybe), func(t leased) error {
-			return t.HoldKey(c.ctx, reason, maybe)
-		}
+	name := oneOf(c, names...)
+	if name == "HoldKey" {
 		c.failed = l.got.ID
-	case op > 13:
-		name, do = fmt.Sprint("HoldKey without a reason ", maybe), func(t leased) error {
-			return t.HoldKey(c.ctx, nil, maybe)
-		}
-	default:
-		name, do = fmt.Sprint("Touch ", maybe), func(t leased) error { return t.Touch(c.ctx, maybe) }
 	}
+	does := name
 	if c.chance(5) {
 		l.want.Priority = c.IntN(2)
 		l.got.Priority = l.want.Priority
-		name += fmt.Sprint(" with priority ", l.want.Priority)
+		does += fmt.Sprint(" with priority ", l.want.Priority)
 	}
-	c.both(fmt.Sprintf("%s of task %d", name, l.want.ID), nil, func(s *side) error {
+	c.both(fmt.Sprintf("%s (%v) of task %d", does, d, l.want.ID), nil, func(s *side) error {
+		t := l.got
 		if s == c.want {
-			return do(l.want)
+			t = l.want
 		}
-		return do(l.got)
+		return ends(t, d)[name](c.ctx)
 	})
 	if c.ctx == ctx { // else it is known after the commit
 		c.sameLease(l)

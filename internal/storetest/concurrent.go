@@ -174,72 +174,46 @@ func (c *crowd) wait() {
 }
 
 var concurrentCases = []testCase{
-	{"Put", "Nothing is lost", func(e *env) {
-		c := e.crowd(options{}, 400)
-		for i := range 8 {
-			c.put(i, 50, func(key, payload string) error {
-				_, err := c.q.Put(ctx, key, payload,
-					task.PutOptions{Delay: time.Duration(rand.IntN(2)) * time.Microsecond})
-				return err
-			})
-		}
-		for range 12 {
-			c.take()
-		}
-		c.wait()
-	}},
-	{"PutWait", "A context that ends loses nothing.", func(e *env) {
-		c := e.crowd(options{Capacity: 7, KeyCapacity: 3}, 400)
-		for i := range 8 {
-			c.put(i, 50, func(key, payload string) error {
-				for {
-					ctx, cancel := c.impatient()
-					_, err := c.q.PutWait(ctx, key, payload, task.PutOptions{})
-					cancel()
-					if !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) ||
-						c.over.Err() != nil {
-						return err
+	{"Crowd", "Nothing is lost ... A context that ends loses nothing. ... With 1, a key's tasks " +
+		"are done strictly one after the other", func(e *env) {
+		for _, o := range []options{
+			{}, {Capacity: 7, KeyCapacity: 3}, {Capacity: 20, MaxInFlightPerKey: 1},
+		} {
+			c := e.crowd(o, 320)
+			for i := range 8 {
+				c.put(i, 40, func(key, payload string) error {
+					for {
+						ctx, cancel := c.impatient()
+						_, err := c.q.PutWait(ctx, key, payload, task.PutOptions{})
+						cancel()
+						if !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) ||
+							c.over.Err() != nil {
+							return err
+						}
+						time.Sleep(time.Microsecond)
 					}
-					time.Sleep(time.Microsecond)
-				}
-			})
+				})
+			}
+			for range 8 {
+				c.take()
+			}
+			c.wait()
+			e.ok(c.q.Drop(ctx))
 		}
-		for range 6 {
-			c.take()
-		}
-		c.wait()
-	}},
-	{"Serial", "With 1, a key's tasks are done strictly one after the other", func(e *env) {
-		c := e.crowd(serial, 200)
-		for i := range 4 {
-			c.put(i, 50, func(key, payload string) error {
-				_, err := c.q.PutBatch(ctx, []task.Entry[string]{{Key: key, Payload: payload}})
-				return err
-			})
-		}
-		for range 10 {
-			c.take()
-		}
-		c.wait()
 	}},
 	{"Settle", "A lease ends with Ack, Release, Snooze, Return, Fail, HoldKey, " +
 		"Repeat, Bury or Discard", func(e *env) {
 		q := e.open()
 		for range 50 {
 			q.put("a1")
-			l := q.first("a1")
+			all := ends(q.first("a1").Task, time.Hour)
+			delete(all, "Touch")
 			errs := make(chan error)
-			for _, settle := range []func() error{
-				func() error { return l.Ack(ctx) }, func() error { return l.Release(ctx, time.Hour) },
-				func() error { return l.Bury(ctx, errOops) },
-				func() error { return l.Fail(ctx, errOops, time.Hour) },
-				func() error { return l.Snooze(ctx, time.Hour) },
-				func() error { return l.Discard(ctx, errOops) },
-			} {
-				go func() { errs <- settle() }()
+			for _, settle := range all {
+				go func() { errs <- settle(ctx) }()
 			}
 			ended := 0
-			for range 6 {
+			for range all {
 				if err := <-errs; err == nil {
 					ended++
 				} else {
@@ -247,9 +221,8 @@ var concurrentCases = []testCase{
 				}
 			}
 			equal(e, "calls that ended the lease", ended, 1)
-			q.none()
-			_, err := q.Truncate(ctx)
-			e.ok(err)
+			q.truncate()
+			q.resumeKey("a")
 		}
 	}},
 }

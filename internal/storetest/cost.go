@@ -28,19 +28,17 @@ var costCases = []testCase{
 		q.costing(1, "b1 b2 b3 b4")
 		q.order("a1 b1 b2 b3 b4 a2")
 	}},
-	{"Weight", "the work of a key of weight 1 in a round", func(e *env) {
-		weights := map[string]int{"a": 3, "b": 1}
-		q := e.open(options{Quantum: 10, Weight: func(key string) int { return weights[key] }})
-		q.costing(15, "a1 a2 a3 a4")
-		q.costing(10, "b1 b2 b3")
-		q.order("a1 a2 b1 a3 a4 b2 b3")
-	}},
-	{"MaxInFlightPerKey", "The key pays when the task is taken", func(e *env) {
-		q := e.open(options{Quantum: 10, MaxInFlightPerKey: 1})
-		q.costing(5, "a1 a2 a3 a4 a5")
-		q.costing(10, "b1 b2 b3")
-		q.order("a1 a2 b1 a3 a4 b2 a5 b3")
-	}},
+	{
+		"Weight", "the work of a key of weight 1 in a round ... The key pays when the task is taken",
+		func(e *env) {
+			q := e.open(options{
+				Quantum: 10, MaxInFlightPerKey: 1, Weight: func(key string) int { return int('d' - key[0]) },
+			})
+			q.costing(15, "a1 a2 a3 a4")
+			q.costing(10, "c1 c2 c3")
+			q.order("a1 a2 c1 a3 a4 c2 c3")
+		},
+	},
 	{"KeepPlace", "go to the place of its Put", func(e *env) {
 		q := e.open(options{Quantum: 10, KeepPlace: true})
 		q.costing(20, "a1 a2")

@@ -89,6 +89,16 @@ var modes = []options{
 	{KeepPlace: true, MaxInFlightPerKey: 1, Quantum: 1},
 }
 
+// each runs a case in queues with some Options, one after the other.
+func (e *env) each(all []options, f func(q *queue)) {
+	e.Helper()
+	for _, o := range all {
+		q := e.open(o)
+		f(q)
+		e.ok(q.Drop(ctx))
+	}
+}
+
 // queue is a queue whose tasks have keys of one letter, which their payloads begin with.
 type queue struct {
 	*task.Queue[string]
@@ -138,6 +148,15 @@ func (q *queue) put(tasks string, o ...task.PutOptions) (ids []task.ID) {
 func (q *queue) one(name string, o task.PutOptions) task.ID {
 	q.e.Helper()
 	return q.put(name, o)[0]
+}
+
+// many puts n tasks of key a in one transaction.
+func (q *queue) many(n int, o task.PutOptions) []task.ID {
+	q.e.Helper()
+	ids, err := q.PutBatch(ctx,
+		slices.Repeat([]task.Entry[string]{{Key: "a", Payload: "a1", Options: o}}, n))
+	q.e.ok(err)
+	return ids
 }
 
 // refuses checks that a task cannot be put.
@@ -332,6 +351,20 @@ func (q *queue) cancel()                 { q.e.Helper(); q.e.ok(q.CancelGroup(ct
 func (c *consumer) close()               { c.e.Helper(); c.e.ok(c.Close(ctx)) }
 func (c *consumer) disconnect()          { c.e.Helper(); c.e.ok(c.Disconnect(ctx)) }
 func (q *queue) close()                  { q.e.Helper(); q.e.ok(q.Close(ctx)) }
+func (q *queue) pauseKey(key string)     { q.e.Helper(); q.e.ok(q.PauseKey(ctx, key)) }
+func (q *queue) resumeKey(key string)    { q.e.Helper(); q.e.ok(q.ResumeKey(ctx, key)) }
+func (q *queue) truncate() int {
+	q.e.Helper()
+	n, err := q.Truncate(ctx)
+	q.e.ok(err)
+	return n
+}
+
+func (l *lease) holdKey(reason error, d time.Duration) {
+	l.e.Helper()
+	l.e.ok(l.HoldKey(ctx, reason, d))
+}
+
 func (q *queue) kick(n, want int) {
 	q.e.Helper()
 	k, err := q.Kick(ctx, task.ListOptions{Limit: n})
@@ -341,34 +374,40 @@ func (q *queue) kick(n, want int) {
 
 var errOops = errors.New("oops")
 
+// ends are the calls that need the lease of a task, and end it or extend it by d.
+func ends[P any](t *task.Task[P], d time.Duration) calls {
+	return calls{
+		"Ack":     t.Ack,
+		"Return":  t.Return,
+		"Release": func(ctx context.Context) error { return t.Release(ctx, d) },
+		"Snooze":  func(ctx context.Context) error { return t.Snooze(ctx, d) },
+		"Repeat":  func(ctx context.Context) error { return t.Repeat(ctx, d) },
+		"Touch":   func(ctx context.Context) error { return t.Touch(ctx, d) },
+		"Fail":    func(ctx context.Context) error { return t.Fail(ctx, errOops, d) },
+		"HoldKey": func(ctx context.Context) error { return t.HoldKey(ctx, errOops, d) },
+		"Wait":    func(ctx context.Context) error { return t.HoldKey(ctx, nil, d) },
+		"Bury":    func(ctx context.Context) error { return t.Bury(ctx, errOops) },
+		"Discard": func(ctx context.Context) error { return t.Discard(ctx, errOops) },
+	}
+}
+
 // lost checks that nothing can be done by a lease. The queue is that of the task.
 func (l *lease) lost(q *queue) {
 	l.e.Helper()
-	look := func() (task.Stats, []task.Info) {
+	look := func() (infos []task.Info) {
 		tasks, err := q.List(ctx, task.ListOptions{})
 		l.e.ok(err)
-		infos := make([]task.Info, len(tasks))
-		for i := range tasks {
-			infos[i] = tasks[i].Info()
+		for _, t := range tasks {
+			infos = append(infos, t.Info())
 		}
-		return q.stats(), infos
+		return infos
 	}
-	stats, infos := look()
-	for name, err := range map[string]error{
-		"Ack": l.Ack(ctx), "Release": l.Release(ctx, 0),
-		"Release with a delay": l.Release(ctx, time.Second),
-		"Snooze":               l.Snooze(ctx, 0), "Return": l.Return(ctx),
-		"Fail": l.Fail(ctx, errOops, 0),
-		"Bury": l.Bury(ctx, errOops), "Discard": l.Discard(ctx, errOops),
-		"Touch": l.Touch(ctx, time.Second), "Touch for nothing": l.Touch(ctx, 0),
-	} {
-		if !errors.Is(err, task.ErrLeaseLost) {
-			l.e.Fatalf("%s without the lease returns: %v; it should be: %v", name, err, task.ErrLeaseLost)
-		}
+	stats, infos := q.stats(), look()
+	for _, d := range []time.Duration{0, second} {
+		l.e.refuse(task.ErrLeaseLost, ends(l.Task, d))
 	}
-	statsAfter, infosAfter := look()
-	equal(l.e, "Stats after calls without the lease", statsAfter, stats)
-	equal(l.e, "tasks after calls without the lease", infosAfter, infos)
+	equal(l.e, "Stats after calls without the lease", q.stats(), stats)
+	equal(l.e, "tasks after calls without the lease", look(), infos)
 }
 
 // call is a call that may wait.

@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -9,16 +8,10 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// settle are the ways to end a lease.
-var settle = map[string]func(*lease){
-	"Ack":     func(l *lease) { l.ack() },
-	"Release": func(l *lease) { l.release(0) },
-	"Snooze":  func(l *lease) { l.snooze(0) },
-	"Return":  func(l *lease) { l.back() },
-	"Fail":    func(l *lease) { l.fail(errOops) },
-	"Bury":    func(l *lease) { l.bury() },
-	"Discard": func(l *lease) { l.discard() },
-	"later":   func(l *lease) { l.release(time.Hour) },
+// settled are the ways to end a lease, and the states that follow.
+var settled = map[string]task.State{
+	"Ack": 0, "Release": task.Ready, "Snooze": task.Ready, "Return": task.Ready, "Fail": task.Ready,
+	"Bury": task.Buried, "Discard": 0,
 }
 
 // everywhere puts a task into each state, and returns their ids and the lease of the taken one.
@@ -44,24 +37,20 @@ var lifeCases = []testCase{
 		"it reports how it went", func(e *env) {
 		q, start := e.open(), time.Now()
 		id := q.one("a1", task.PutOptions{Priority: 7, Kind: "k", UniqueKey: "x"})
+		got := q.peek(id).Info()
+		e.at("created", got.Created, start, 0)
+		e.at("ready", got.ReadyAt, start, 0)
 		want := task.Info{
 			ID: id, Key: "a", Kind: "k", UniqueKey: "x", State: task.Ready, Priority: 7, Cost: 1,
+			Created: got.Created, ReadyAt: got.ReadyAt,
 		}
-		check := func(what string, got task.Info) {
-			e.Helper()
-			e.at("created", got.Created, start, 0)
-			e.at("ready", got.ReadyAt, start, 0)
-			got.Created, got.ReadyAt = time.Time{}, time.Time{}
-			equal(e, what, got, want)
-		}
-		check("task put", q.peek(id).Info())
-		equal(e, "payload", q.peek(id).Payload, "a1")
+		equal(e, "task put", got, want)
 		time.Sleep(time.Second)
 		c := q.consumer(task.Filter{})
 		l := c.first("a1")
 		want.State, want.Attempts, want.Consumer = task.Taken, 1, c.ID()
-		check("task taken", l.Info())
-		check("task taken, by Peek", q.peek(id).Info())
+		equal(e, "task taken", l.Info(), want)
+		equal(e, "task taken, by Peek", q.peek(id).Info(), want)
 		l.ack()
 		q.gone(id)
 		q.counts(0, 0, 0, 0, 0)
@@ -73,66 +62,58 @@ var lifeCases = []testCase{
 		q.none()
 		q.consumer(task.Filter{}).none()
 	}},
-	{"Settled", "Then all methods of the Task return " +
-		"[ErrLeaseLost] and change nothing.", func(e *env) {
+	{"Settled", "Then all methods of the Task return [ErrLeaseLost] and change nothing. ... " +
+		"A Task from Peek or List has no lease.", func(e *env) {
 		q := e.open()
-		for name, end := range settle {
+		for name := range settled {
 			e.Log("after", name)
 			q.put("a1")
 			l := q.first("a1")
-			end(l)
-			l.lost(q)
-			_, err := q.Truncate(ctx)
+			(&lease{q.peek(l.ID), e}).lost(q)
+			all, err := q.List(ctx, task.ListOptions{})
 			e.ok(err)
+			(&lease{all[0], e}).lost(q)
+			e.ok(ends(l.Task, 0)[name](ctx))
+			l.lost(q)
+			q.truncate()
 		}
-	}},
-	{"SeenIsNotHeld", "A Task from Peek or List has no lease.", func(e *env) {
-		q := e.open()
-		id := q.put("a1")[0]
-		l := q.first("a1")
-		(&lease{q.peek(id), e}).lost(q)
-		all, err := q.List(ctx, task.ListOptions{})
-		e.ok(err)
-		(&lease{all[0], e}).lost(q)
-		l.ack()
 	}},
 	{"Fail", "Fail is Release, and records the reason. If reason is, or wraps, an " +
 		"[*Error], Fail records its code", func(e *env) {
 		q := e.open()
-		id := q.put("a1")[0]
-		for _, c := range []struct{ err, want error }{
-			{&task.Error{Code: 3, Message: "full"}, &task.Error{Code: 3, Message: "full"}},
-			{errOops, &task.Error{Message: "oops"}},
+		q.put("a1")
+		for _, c := range []struct {
+			err  error
+			want task.Error
+		}{
+			{&task.Error{Code: 3, Message: "full"}, task.Error{Code: 3, Message: "full"}},
+			{errOops, task.Error{Message: "oops"}},
 			{
 				fmt.Errorf("disk: %w", &task.Error{Code: -4, Message: "worn"}),
-				&task.Error{Code: -4, Message: "disk: worn"},
+				task.Error{Code: -4, Message: "disk: worn"},
 			},
 		} {
-			q.first("a1").fail(c.err)
-			q.state(task.Ready, id)
-			equal[error](e, "recorded error", q.peek(id).Info().Err, c.want)
+			l := q.first("a1")
+			l.fail(c.err)
+			l.now(q, task.Ready)
+			equal(e, "recorded error", *q.peek(l.ID).Info().Err, c.want)
 		}
-		l := q.first("a1")
-		equal(e, "recorded error, as the next one sees it", *l.Info().Err,
-			task.Error{Code: -4, Message: "disk: worn"})
 	}},
 	{"Discard", "reports the task as failed for good, and removes it, as Ack does", func(e *env) {
 		q := e.open(options{Capacity: 1})
-		id := q.put("a1")[0]
+		q.put("a1")
 		l := q.first("a1")
 		put := q.putting("b1")
-		put.waits()
 		w := q.watch(ctx)
-		e.ok(l.Discard(ctx, &task.Error{Code: 7, Message: "bad"}))
-		q.gone(id)
+		bad := &task.Error{Code: 7, Message: "bad"}
+		e.ok(l.Discard(ctx, bad))
+		l.now(q, 0)
 		put.returns(nil)
-		l.lost(q)
 		ev := w.saw("delete a, put b")[0]
-		equal(e, "error in the event", *ev.Task.Err, task.Error{Code: 7, Message: "bad"})
+		equal(e, "error in the event", ev.Task.Err, bad)
 		equal(e, "a lease ended", ev.Lease != 0, true)
 		equal(e, "acks, buries and deletes",
 			[3]uint64{q.stats().Acks, q.stats().Buries, q.stats().Deletes}, [3]uint64{0, 0, 1})
-		q.order("b1")
 	}},
 	{"KickOrder", "makes up to Limit buried tasks of a Key and Kind ready, in the order in which " +
 		"they were buried, and returns their number", func(e *env) {
@@ -142,23 +123,20 @@ var lifeCases = []testCase{
 		for _, i := range []int{3, 0, 4, 2, 1} {
 			l[i].bury()
 		}
-		q.counts(0, 0, 0, 5, 0)
 		q.kick(2, 2)
 		q.counts(2, 0, 0, 3, 0)
 		q.order("d1 a1")
 		q.kick(100, 3)
-		q.kick(100, 0)
 		q.order("a2 c1 b1")
 		equal(e, "kicks", q.stats().Kicks, 5)
 		for _, o := range []task.ListOptions{
 			{State: task.Ready}, {Group: "g"}, {After: 1}, {Limit: -1},
 		} {
-			_, err := q.Kick(ctx, o)
-			e.is(err, task.ErrInvalid)
+			e.is(errOf(q.Kick(ctx, o)), task.ErrInvalid)
 		}
 	}},
-	{"KickID", "It returns [ErrNotFound] if there is no such " +
-		"task, or it is not buried.", func(e *env) {
+	{"ByID", "It returns [ErrNotFound] if there is no such task, or it is not buried. ... " +
+		"removes a task in any state. A lease on it is lost.", func(e *env) {
 		q := e.open()
 		ids, l := q.everywhere()
 		for state, id := range ids {
@@ -167,17 +145,10 @@ var lifeCases = []testCase{
 				q.state(state, id)
 			}
 		}
-		e.is(q.KickID(ctx, 1<<40), task.ErrNotFound)
 		e.ok(q.KickID(ctx, ids[task.Buried]))
 		q.counts(2, 1, 1, 0, 1)
-		l.ack()
-	}},
-	{"Delete", "removes a task in any state. A lease on it is lost.", func(e *env) {
-		q := e.open()
-		ids, l := q.everywhere()
 		for _, id := range ids {
 			q.remove(id)
-			q.gone(id)
 			e.is(q.Delete(ctx, id), task.ErrNotFound)
 		}
 		l.lost(q)
@@ -195,11 +166,9 @@ var lifeCases = []testCase{
 				}
 				last = id
 			}
-			q.takes("a1 b1")[0].ack()
+			q.first("a1").ack()
 			q.remove(last)
-			_, err := q.Truncate(ctx)
-			e.ok(err)
-			q.gone(last)
+			q.truncate()
 		}
 	}},
 	{"Limits", "is the longest delay, time to live and time to run", func(e *env) {
@@ -212,53 +181,59 @@ var lifeCases = []testCase{
 		equal(e, "priority", l.Priority, task.MaxPriority)
 		e.at("end of the lease", l.Info().Until, start, task.MaxDuration)
 	}},
-	{"Names", "is the greatest length in bytes of a queue's name and of a task's key, " +
-		"kind, unique key and group", func(e *env) {
-		long := strings.Repeat("x", task.MaxName-1)
-		q := e.openIn(e.store, "queue/../\x00'\";%s ü", options{})
-		names := []string{
-			"", " ", "a", "A", "a ", "ä", "a\x00b", "a\xff", "%", "a/b", "a'b", `a"b`, `a\b`, "a:*>.", "\n",
-			long + "y", long + "z",
-		}
-		for _, name := range names {
-			o := task.PutOptions{Kind: name, UniqueKey: name, Group: name}
-			_, err := q.Put(ctx, name, "payload", o)
-			e.ok(err)
-			if name != "" {
-				q.start(name)
+	{
+		"Names", "is the greatest length in bytes of a queue's name and of a task's key, " +
+			"kind, unique key and group ... opens the queue of that name, and makes it if there is none",
+		func(e *env) {
+			long := strings.Repeat("x", task.MaxName-1)
+			q := e.openIn(e.store, "queue/../\x00'\";%s ü", options{})
+			names := []string{
+				"", " ", "a", "A", "a ", "ä", "a\x00b", "a\xff", "%", "a/b", "a'b", `a"b`, `a\b`, "a:*>.",
+				"\n", long + "y", long + "z",
 			}
-		}
-		equal(e, "keys", q.stats().Keys, len(names))
-		for _, name := range names {
-			c := q.consumer(task.Filter{Kinds: []string{name}})
-			l := c.first("payload")
-			equal(e, "key, kind, unique key, group",
-				[4]string{l.Key, l.Kind, l.Info().UniqueKey, l.Info().Group},
-				[4]string{name, name, name, name})
-			c.none()
-			l.ack()
-			if name != "" {
-				e.ok(q.Wait(ctx, name))
+			for _, name := range names {
+				e.ok(errOf(q.Put(ctx, name, "payload",
+					task.PutOptions{Kind: name, UniqueKey: name, Group: name})))
+				if name != "" {
+					q.start(name)
+				}
 			}
-		}
-		e.openIn(e.store, long+"y", options{}).put("a1")
-		e.openIn(e.store, long+"z", options{}).none()
-	}},
+			equal(e, "keys", q.stats().Keys, len(names))
+			for _, name := range names {
+				c := q.consumer(kinds(name))
+				l := c.first("payload")
+				equal(e, "key, kind, unique key, group",
+					[4]string{l.Key, l.Kind, l.Info().UniqueKey, l.Info().Group},
+					[4]string{name, name, name, name})
+				c.none()
+				l.ack()
+				if name != "" {
+					e.ok(q.Wait(ctx, name))
+				}
+			}
+			e.openIn(e.store, long+"y", options{}).put("a1")
+			e.openIn(e.store, long+"z", options{}).none()
+		},
+	},
 	{"Nothing", "is returned when there is no such task, " +
 		"consumer, group or unique key", func(e *env) {
 		q := e.open()
 		q.none()
-		_, _, err := q.ResumeConsumer(ctx, "nobody", task.Filter{})
-		for _, err := range []error{
-			err, q.Delete(ctx, 1), q.Bury(ctx, 1, errOops), q.KickID(ctx, 1), q.StartGroup(ctx, "g"),
-			q.CancelGroup(ctx, "g"), q.Wait(ctx, "x"),
-		} {
-			e.is(err, task.ErrNotFound)
+		all := care(q.Queue)
+		for name, call := range work(q.Queue) {
+			if name == "ResumeConsumer" || name == "Wait" || name == "TakeID" {
+				all[name] = call
+			}
 		}
+		for _, name := range []string{
+			"List", "Count", "Kick", "Truncate", "DeleteSome", "Upcoming", "Stats", "KeyStats", "Pause",
+			"Resume", "PauseKey", "ResumeKey", "HoldKey",
+		} {
+			e.ok(all[name](ctx))
+			delete(all, name)
+		}
+		e.refuse(task.ErrNotFound, all)
 		q.gone(0, 1, 1<<63)
-		n, err := q.Truncate(ctx)
-		e.ok(errors.Join(err, q.Resume(ctx), q.ResumeKey(ctx, "a")))
-		equal(e, "tasks deleted", n, 0)
 	}},
 }
 
@@ -271,7 +246,6 @@ var attemptCases = []testCase{
 			l.release(0)
 		}
 		q.state(task.Buried, one)
-		q.state(task.Ready, two, never)
 		q.remove(two)
 		for range 100 {
 			q.first("c1").release(0)

@@ -27,12 +27,21 @@ func (q *queue) limited(want ...task.LimitedKey) {
 // limitable are Options with which a queue has limits for its keys, but hardly any.
 var limitable = options{MaxInFlightPerKey: fairq.MaxLen}
 
+// badLimit checks that a key gets no limits, and what the error says.
+func (q *queue) badLimit(key string, l *task.KeyLimits, says string) {
+	q.e.Helper()
+	err := q.SetKey(ctx, key, l)
+	if q.e.is(err, task.ErrInvalid); !strings.Contains(err.Error(), says) {
+		q.e.Fatalf("the error is %q; it should say %q", err, says)
+	}
+}
+
 var limitCases = []testCase{
 	{
 		"MaxInFlight",
 		"SetKey gives a key limits of its own, in place of its earlier ones; nil removes them",
 		func(e *env) {
-			q := e.open(options{MaxInFlightPerKey: 1})
+			q := e.open(serial)
 			q.put("a1 a2 a3 a4 b1 b2")
 			q.limit("a", &task.KeyLimits{MaxInFlight: 2})
 			l := q.takes("a1 b1 a2")
@@ -41,38 +50,30 @@ var limitCases = []testCase{
 			l = append(l, q.takes("a3 a4")...)
 			q.put("a5")
 			q.limit("a", nil)
-			for _, held := range l[2:] {
+			for _, held := range append(l[2:], l[0]) {
 				q.none()
 				held.ack()
 			}
-			q.none()
-			l[0].ack()
 			q.takes("a5")
-			q.none()
 		},
 	},
 	{"Lower", "A lower limit takes nothing back: taken tasks stay taken, and count.", func(e *env) {
-		for _, o := range []options{limitable, {KeyRate: task.Rate{Limit: 1000, Burst: 1000}}} {
-			q := e.openIn(e.store, "queue", o)
-			q.put("a1 a2 a3 b1 b2 a4")
-			l := q.takes("a1 b1 a2")
+		e.each([]options{limitable, {KeyRate: task.Rate{Limit: 1000, Burst: 1000}}}, func(q *queue) {
+			q.put("a1 a2 a3 a4")
+			l := q.takes("a1 a2")
 			q.limit("a", &task.KeyLimits{MaxInFlight: 1})
-			l[0].holds()
-			q.takes("b2")
 			q.none()
-			_, err := q.TakeID(ctx, q.put("a5")[0])
-			e.is(err, task.ErrBlocked)
+			q.refusesID(q.put("a5")[0], task.ErrBlocked)
 			l[0].ack()
 			q.none()
-			l[2].back()
+			l[1].back()
 			q.order("a2 a3 a4 a5")
-			e.ok(q.Drop(ctx))
-		}
+		})
 	}},
 	{"Wakes", "SetKey gives a key limits of its own", func(e *env) {
 		q := e.open(options{MaxInFlightPerKey: 1, KeyRate: task.Rate{Limit: 0.001, Burst: 2}})
 		q.put("a1 a2 a3 a4")
-		l := q.first("a1")
+		q.first("a1")
 		first, next := q.taking(), q.taking()
 		first.waits()
 		q.limit("a", &task.KeyLimits{MaxInFlight: 5})
@@ -81,8 +82,6 @@ var limitCases = []testCase{
 		q.limit("a", &task.KeyLimits{MaxInFlight: 5, Rate: task.Rate{Limit: -1}})
 		gotAll(e, "a3", next)
 		q.limit("a", &task.KeyLimits{Rate: task.Rate{Limit: -1}})
-		q.none()
-		l.ack()
 		q.none()
 	}},
 	{"Rate", "With a new Rate the key keeps its tokens, up to the new Burst", func(e *env) {
@@ -103,20 +102,20 @@ var limitCases = []testCase{
 		for _, quantum := range []int64{0, 1} {
 			o := limitable
 			o.Quantum, o.Weight = quantum, func(string) int { return 3 }
-			q := e.openIn(e.store, "queue", o)
-			q.put("a1 a2 a3 a4 a5 a6 a7 b1 b2 b3 b4 b5")
-			q.limit("a", &task.KeyLimits{Weight: 2})
-			q.limit("b", &task.KeyLimits{Weight: 1})
-			upcoming, err := q.Upcoming(ctx, 2)
-			e.ok(err)
-			equal(e, "weights", [2]int{upcoming[0].Weight, upcoming[1].Weight}, [2]int{2, 2})
-			for _, l := range q.takes("a1 a2 b1 a3 a4 b2") {
-				l.ack()
-			}
-			q.limit("a", &task.KeyLimits{Weight: 1})
-			q.limit("b", nil)
-			q.order("a5 b3 b4 b5 a6 a7")
-			e.ok(q.Drop(ctx))
+			e.each([]options{o}, func(q *queue) {
+				q.put("a1 a2 a3 a4 a5 a6 a7 b1 b2 b3 b4 b5")
+				q.limit("a", &task.KeyLimits{Weight: 2})
+				q.limit("b", &task.KeyLimits{Weight: 1})
+				upcoming, err := q.Upcoming(ctx, 1)
+				e.ok(err)
+				equal(e, "weight", upcoming[0].Weight, 2)
+				for _, l := range q.takes("a1 a2 b1 a3 a4 b2") {
+					l.ack()
+				}
+				q.limit("a", &task.KeyLimits{Weight: 1})
+				q.limit("b", nil)
+				q.order("a5 b3 b4 b5 a6 a7")
+			})
 		}
 	}},
 	{"Room", "and for the room that RejectOverShare leaves to it", func(e *env) {
@@ -128,17 +127,14 @@ var limitCases = []testCase{
 		q.limit("a", &task.KeyLimits{Weight: 2})
 		q.put("a1 a2")
 		q.refuses("a9", task.PutOptions{}, task.ErrKeyFull)
-		q.limit("a", nil)
-		q.refuses("a9", task.PutOptions{}, task.ErrKeyFull)
 	}},
 	{"Kept", "The store keeps them with the queue, even while the key has no tasks", func(e *env) {
 		q := e.open(limitable)
 		q.limit("a", &task.KeyLimits{MaxInFlight: 1})
 		q.put("a1")
-		_, err := q.Truncate(ctx)
-		e.ok(err)
-		e.ok(q.PauseKey(ctx, "a"))
-		e.ok(q.ResumeKey(ctx, "a"))
+		q.truncate()
+		q.pauseKey("a")
+		q.resumeKey("a")
 		q.serveOthers()
 		time.Sleep(time.Hour)
 		q.put("a1 a2")
@@ -147,51 +143,40 @@ var limitCases = []testCase{
 	}},
 	{"List", "LimitedKeys returns the first n keys with limits of their own", func(e *env) {
 		q := e.open(limitable)
-		q.limited()
-		of := func(key string, l task.KeyLimits) task.LimitedKey {
-			q.limit(key, &l)
-			return task.LimitedKey{Key: key, KeyLimits: l}
+		all := []task.LimitedKey{
+			{Key: "", KeyLimits: task.KeyLimits{MaxInFlight: -1}},
+			{Key: "a", KeyLimits: task.KeyLimits{Rate: task.Rate{Limit: 1.0 / 3, Burst: 1}}},
+			{Key: "b", KeyLimits: task.KeyLimits{
+				Weight: fairq.MaxWeight, MaxInFlight: 7,
+				Rate: task.Rate{Limit: task.MaxRate, Burst: task.MaxRate},
+			}},
+			{
+				Key:       strings.Repeat("\xff", task.MaxName),
+				KeyLimits: task.KeyLimits{Rate: task.Rate{Limit: -1}},
+			},
 		}
-		b := of("b", task.KeyLimits{
-			Weight: fairq.MaxWeight, MaxInFlight: 7,
-			Rate: task.Rate{Limit: task.MaxRate, Burst: task.MaxRate},
-		})
-		empty := of("", task.KeyLimits{MaxInFlight: -1})
-		long := of(strings.Repeat("\xff", task.MaxName), task.KeyLimits{Rate: task.Rate{Limit: -1}})
-		a := of("a", task.KeyLimits{Rate: task.Rate{Limit: 1.0 / 3, Burst: 1}})
+		for _, k := range all {
+			q.limit(k.Key, &k.KeyLimits)
+		}
 		q.put("a1 b1 c1")
-		q.limited(empty, a, b, long)
-		var all []task.LimitedKey
-		for from := ""; ; from = all[len(all)-1].Key + "\x00" {
-			page, err := q.LimitedKeys(ctx, from, 3)
-			e.ok(err)
-			if all = append(all, page...); len(page) < 3 {
-				break
-			}
-		}
-		equal(e, "pages", all, []task.LimitedKey{empty, a, b, long})
-		for key, want := range map[string]int{
-			"": fairq.MaxLen, "a": limitable.MaxInFlightPerKey, "b": 7, "c": limitable.MaxInFlightPerKey,
-		} {
+		q.limited(all...)
+		page, err := q.LimitedKeys(ctx, "a\x00", 1)
+		e.ok(err)
+		equal(e, "a page", page, all[2:3])
+		for i, key := range []string{"", "a", "b", "c"} {
 			most, err := q.MaxInFlight(ctx, key)
 			e.ok(err)
-			equal(e, "MaxInFlight of "+key, most, want)
+			equal(e, "MaxInFlight of "+key, most, []int{fairq.MaxLen, fairq.MaxLen, 7, fairq.MaxLen}[i])
 		}
 		q.limit("a", &task.KeyLimits{})
 		q.limit("b", nil)
-		q.limit("c", nil)
-		q.limited(empty, long)
+		q.limited(all[0], all[3])
+		e.is(errOf(q.LimitedKeys(ctx, "", -1)), task.ErrInvalid)
 		e.ok(q.Drop(ctx))
-		q = e.open(limitable)
-		q.limited()
-		_, err := q.LimitedKeys(ctx, "", -1)
-		e.is(err, task.ErrInvalid)
+		e.open(limitable).limited()
 	}},
 	{"Invalid", "is returned for an invalid argument or option", func(e *env) {
-		q := e.open(options{MaxInFlightPerKey: 1})
-		q.put("a1 a2")
-		good := task.KeyLimits{MaxInFlight: 2}
-		q.limit("a", &good)
+		q := e.open(serial)
 		for value, l := range map[string]task.KeyLimits{
 			"KeyLimits.Weight is -1;":                           {Weight: -1},
 			fmt.Sprint("is ", fairq.MaxWeight+1, ";"):           {Weight: fairq.MaxWeight + 1},
@@ -206,43 +191,30 @@ var limitCases = []testCase{
 			},
 			"KeyLimits.Rate.Burst is 5; it must be 0 if": {Rate: task.Rate{Limit: -1, Burst: 5}},
 		} {
-			err := q.SetKey(ctx, "a", &l)
-			if e.is(err, task.ErrInvalid); !strings.Contains(err.Error(), value) {
-				e.Fatalf("the error is %q; it should say %q", err, value)
-			}
+			q.badLimit("a", &l, value)
 		}
-		e.is(q.SetKey(ctx, strings.Repeat("k", task.MaxName+1), nil), task.ErrInvalid)
-		q.limited(task.LimitedKey{Key: "a", KeyLimits: good})
-		q.takes("a1 a2")
+		q.badLimit(strings.Repeat("k", task.MaxName+1), nil, "")
+		q.limited()
 	}},
 	{"Without", "The queue must have a MaxInFlightPerKey or a KeyRate", func(e *env) {
-		for _, o := range []options{{}, {KeepPlace: true}, {Rate: task.Rate{Limit: 5, Burst: 5}}} {
-			q := e.openIn(e.store, "queue", o)
-			q.put("a1 a2")
-			for _, l := range []*task.KeyLimits{{MaxInFlight: 1}, nil} {
-				err := q.SetKey(ctx, "a", l)
-				if e.is(err, task.ErrInvalid); !strings.Contains(err.Error(),
-					"Options.MaxInFlightPerKey is 0; it must be set at Open") {
-					e.Fatalf("the error is %q", err)
-				}
-			}
-			q.limited()
-			q.takes("a1 a2")
-			e.ok(q.Drop(ctx))
-		}
+		none := []options{{}, {KeepPlace: true}, {Rate: task.Rate{Limit: 5, Burst: 5}}}
+		e.each(none, func(q *queue) {
+			const why = "Options.MaxInFlightPerKey is 0; it must be set at Open"
+			q.badLimit("a", &task.KeyLimits{MaxInFlight: 1}, why)
+			q.badLimit("a", nil, why)
+		})
 	}},
 }
 
 // limitElsewhere is about processes that share a store.
 var limitElsewhere = []testCase{
 	{"Shared", "all processes obey them from their next call on", func(e *env) {
-		q, other := e.two(options{MaxInFlightPerKey: 1})
-		q.put("a1 a2 a3 a4 a5")
+		q, other := e.two(serial)
+		q.put("a1 a2 a3 a4")
 		l := q.first("a1")
 		other.none()
 		q.limit("a", &task.KeyLimits{MaxInFlight: 2})
 		other.takes("a2")
-		other.none()
 		take := other.taking()
 		take.waits()
 		q.limit("a", &task.KeyLimits{MaxInFlight: 3})
@@ -252,25 +224,26 @@ var limitElsewhere = []testCase{
 		l.ack()
 		q.none()
 		other.limited()
-		other.limit("a", &task.KeyLimits{MaxInFlight: -1, Rate: task.Rate{Limit: 0.001, Burst: 1}})
-		q.takes("a4")
-		q.none()
-		other.none()
 	}},
-	{"Died", "The store keeps them with the queue", func(e *env) {
-		o := limitable
-		q := e.open(o)
-		q.put("a1 a2 b1")
-		l := task.KeyLimits{MaxInFlight: 1, Weight: 2, Rate: task.Rate{Limit: 0.5, Burst: 7}}
-		q.limit("a", &l)
-		q.limit("c", &task.KeyLimits{Weight: 5})
-		q.takes("a1")
-		e.kill()
-		other := e.openIn(e.reopen(), "queue", o)
-		other.limited(task.LimitedKey{Key: "a", KeyLimits: l},
-			task.LimitedKey{Key: "c", KeyLimits: task.KeyLimits{Weight: 5}})
-		other.order("b1")
-	}},
+	{
+		"Died", "The store keeps them with the queue ... outlasts this process, and ends by itself",
+		func(e *env) {
+			o := perSecond(2)
+			o.MaxInFlightPerKey = 5
+			q := e.open(o)
+			q.put("a1 a2 b1 b2 b3 c1")
+			l := task.KeyLimits{MaxInFlight: 1, Weight: 2, Rate: task.Rate{Limit: 0.5, Burst: 7}}
+			q.limit("a", &l)
+			q.hold("c", 10*second)
+			q.takes("a1 b1 b2")
+			e.kill()
+			other := e.openIn(e.reopen(), "queue", o)
+			other.limited(task.LimitedKey{Key: "a", KeyLimits: l})
+			other.none()
+			other.goesOn("b3", second)
+			other.goesOn("c1", 8*second)
+		},
+	},
 	{"Changed", "The queue must have a MaxInFlightPerKey or a KeyRate", func(e *env) {
 		q := e.open(limitable)
 		l := task.KeyLimits{MaxInFlight: 1, Rate: task.Rate{Limit: 0.001, Burst: 1}}
@@ -285,7 +258,6 @@ var limitElsewhere = []testCase{
 		q = e.reopenAs(e.reopen(), "queue", options{KeyRate: task.Rate{Limit: 1}})
 		q.order("a3")
 		q.limit("a", nil)
-		q.none()
 		q.goesOn("a4", second)
 	}},
 }

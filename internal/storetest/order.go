@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"slices"
 	"testing/synctest"
 	"time"
 
@@ -43,13 +44,14 @@ var orderCases = []testCase{
 		q.put("a1")
 	}},
 	{"InVain", "a key whose tasks all fail or hang does not hold up the others", func(e *env) {
-		for name, back := range inVain {
-			for _, o := range []options{{}, {KeepPlace: true}, {MaxInFlightPerKey: 2}, {Quantum: 1}} {
-				o.Grace = second
-				e.Logf("%s: KeepPlace %v, MaxInFlightPerKey %d, Quantum %d", name, o.KeepPlace,
-					o.MaxInFlightPerKey, o.Quantum)
-				e.inVain(back, o)
-			}
+		for name, back := range handsBack {
+			e.Log(name)
+			e.each([]options{
+				{Grace: second},
+				{Grace: second, KeepPlace: true},
+				{Grace: second, MaxInFlightPerKey: 2},
+				{Grace: second, Quantum: 1},
+			}, func(q *queue) { q.inVain(back) })
 		}
 	}},
 	{"Untried", "keeps its turn, and is first; if it comes back untried twice in a " +
@@ -57,28 +59,28 @@ var orderCases = []testCase{
 		for name, back := range untried {
 			for keep, want := range map[bool]string{false: "b1 c1 a2 a1", true: "b1 c1 a1 a2"} {
 				e.Logf("%s: KeepPlace %v", name, keep)
-				q := e.openIn(e.store, "queue", options{KeepPlace: keep})
-				q.put("a1 b1 a2 c1")
-				take := func() (*consumer, *lease) {
-					c := q.consumer(task.Filter{})
-					return c, c.first("a1")
-				}
-				back(take())
-				back(take())
-				q.order(want)
-				q.put("a1 b1 a2 c1")
-				back(take())
-				_, l := take() // it is tried
-				l.release(0)
-				q.order(want)
-				q.put("a1 b1")
-				back(take())
-				back(take())
-				q.first("b1").ack()
-				q.put("b2")
-				back(take()) // of its next turn
-				q.order("a1 b2")
-				e.ok(q.Drop(ctx))
+				e.each([]options{{KeepPlace: keep}}, func(q *queue) {
+					take := func() (*consumer, *lease) {
+						c := q.consumer(task.Filter{})
+						return c, c.first("a1")
+					}
+					q.put("a1 b1 a2 c1")
+					back(take())
+					back(take())
+					q.order(want)
+					q.put("a1 b1 a2 c1")
+					back(take())
+					_, l := take() // it is tried
+					l.release(0)
+					q.order(want)
+					q.put("a1 b1")
+					back(take())
+					back(take())
+					q.first("b1").ack()
+					q.put("b2")
+					back(take()) // of its next turn
+					q.order("a1 b2")
+				})
 			}
 		}
 	}},
@@ -97,33 +99,24 @@ var orderCases = []testCase{
 		q.first("a1")
 		q.remove(ids[3])
 		e.Log("of b1 b2 the first was deleted, of a2 a3 too")
-		t, err := q.TakeBatch(ctx, 10)
-		e.ok(err)
-		if got := payloads(t); got != "b2 c1 a3" && got != "c1 b2 a3" && got != "c1 a3 b2" {
-			e.Fatalf("order: %s", got)
-		}
+		q.batchIs("b2 c1 a3", "c1 b2 a3", "c1 a3 b2")
 	}},
-	{"KeepPlaceKick", "a task returns to its place among the tasks of its key", func(e *env) {
-		q := e.open(options{KeepPlace: true})
-		ids := q.put("a1 a2 a3 b1")
-		q.bury(ids[1])
-		q.first("a1").bury()
-		q.kick(2, 2)
-		q.order("b1 a1 a2 a3")
-	}},
-	{"KeepPlaceLate", "go to the place of its Put among the " +
-		"tasks of its key and priority", func(e *env) {
-		q := e.open(options{KeepPlace: true, MaxInFlightPerKey: 1})
-		q.put("a1 a2 a3")
-		q.first("a1").release(second)
-		q.first("a2").release(2 * second)
-		time.Sleep(2 * second)
-		q.order("a1 a2 a3")
+	{"KeepPlace", "a task returns to its place among the tasks of its key ... go to the place of " +
+		"its Put among the tasks of its key and priority", func(e *env) {
+		e.each([]options{{KeepPlace: true}, {KeepPlace: true, MaxInFlightPerKey: 1}}, func(q *queue) {
+			q.bury(q.put("a1 a2 a3 a4 b1")[1])
+			q.first("a1").release(2 * second)
+			q.first("b1").ack()
+			q.first("a3").release(second)
+			q.kick(1, 1)
+			time.Sleep(2 * second)
+			q.order("a1 a2 a3 a4")
+		})
 	}},
 }
 
-// inVain are all ways in which a task comes back that nobody could do.
-var inVain = map[string]func(*consumer, *lease){
+// handsBack are all ways to end a lease without the task being done.
+var handsBack = map[string]func(*consumer, *lease){
 	"Release": func(_ *consumer, l *lease) { l.release(0) },
 	"Snooze":  func(_ *consumer, l *lease) { l.snooze(0) },
 	"Fail":    func(_ *consumer, l *lease) { l.fail(errOops) },
@@ -133,20 +126,11 @@ var inVain = map[string]func(*consumer, *lease){
 		l.e.ok(l.Fail(ctx, errOops, second))
 		time.Sleep(second)
 	},
-	"TTR": func(_ *consumer, l *lease) {
-		time.Sleep(10 * second)
-		l.e.is(l.Ack(ctx), task.ErrLeaseLost)
-	},
+	"TTR":        func(*consumer, *lease) { time.Sleep(second) },
 	"Disconnect": func(c *consumer, _ *lease) { c.disconnect(); time.Sleep(second) },
 	"Repeat":     func(_ *consumer, l *lease) { l.e.ok(l.Repeat(ctx, 0)) },
-	"HoldKey": func(_ *consumer, l *lease) {
-		l.e.ok(l.HoldKey(ctx, errOops, second))
-		time.Sleep(second)
-	},
-	"snoozeKey": func(_ *consumer, l *lease) {
-		l.e.ok(l.HoldKey(ctx, nil, second))
-		time.Sleep(second)
-	},
+	"HoldKey":    func(_ *consumer, l *lease) { l.holdKey(errOops, second); time.Sleep(second) },
+	"snoozeKey":  func(_ *consumer, l *lease) { l.holdKey(nil, second); time.Sleep(second) },
 	"Return":     untried["Return"],
 	"ReleaseAll": untried["ReleaseAll"],
 	"Close":      untried["Close"],
@@ -160,17 +144,14 @@ var untried = map[string]func(*consumer, *lease){
 }
 
 // inVain has all tasks of a key taken in vain, and checks that another key gets its share.
-func (e *env) inVain(back func(*consumer, *lease), o options) {
-	q := e.openIn(e.store, "queue", o)
-	q.put("a1 a2 a3 a4", withTTR)
+func (q *queue) inVain(back func(*consumer, *lease)) {
+	e := q.e
+	q.put("a1 a2 a3 a4", task.PutOptions{TTR: second})
 	q.put("b1 b2 b3 b4 b5 b6 b7 b8")
 	for inVain, done := 0, 0; done < 8; {
 		c := q.consumer(task.Filter{})
-		t, ok, err := c.TryTake(ctx)
+		t, err := c.Take(ctx)
 		e.ok(err)
-		if !ok {
-			e.Fatal("there is no task")
-		}
 		if t.Key == "b" {
 			done++
 			e.ok(t.Ack(ctx))
@@ -178,12 +159,21 @@ func (e *env) inVain(back func(*consumer, *lease), o options) {
 			inVain++
 			back(c, &lease{t, e})
 		}
-		e.ok(c.Close(ctx))
+		c.close()
 		if inVain > 2*done+4 { // an untried task uses each turn twice
 			e.Fatalf("a was served %d times, b %d times", inVain, done)
 		}
 	}
-	e.ok(q.Drop(ctx))
+}
+
+// batchIs takes all tasks, and checks that their order is one of these.
+func (q *queue) batchIs(want ...string) {
+	q.e.Helper()
+	t, err := q.TakeBatch(ctx, 10)
+	q.e.ok(err)
+	if got := payloads(t); !slices.Contains(want, got) {
+		q.e.Fatalf("order: %s; it should be one of %q", got, want)
+	}
 }
 
 var delayCases = []testCase{
@@ -207,14 +197,8 @@ var delayCases = []testCase{
 var ttlCases = []testCase{
 	{"ManyAtOnce", "At its end the task leaves the queue", func(e *env) {
 		q := e.open()
-		var tasks []task.Entry[string]
-		for range 500 * few(5) {
-			tasks = append(tasks,
-				task.Entry[string]{Key: "a", Payload: "a1", Options: task.PutOptions{TTL: second}})
-		}
 		for range 2 {
-			ids, err := q.PutBatch(ctx, tasks)
-			e.ok(err)
+			ids := q.many(500*few(5), task.PutOptions{TTL: second})
 			time.Sleep(second)
 			q.none()
 			q.gone(ids[0], ids[len(ids)-1])

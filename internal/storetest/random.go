@@ -1,8 +1,6 @@
 package storetest
 
 import (
-	"fmt"
-	"math/rand/v2"
 	"os"
 	"strconv"
 	"testing"
@@ -47,46 +45,3 @@ var randomCases = []testCase{
 		}
 	}},
 }
-
-// run is a run of random calls.
-type run struct {
-	*rand.Rand
-	e    *env
-	q    *queue
-	seed uint64
-	log  []string
-}
-
-// seeds calls f with one seed after the other, each time with a new queue.
-func (e *env) seeds(f func(*run)) {
-	for _, seed := range seeds(e.T, max(1, few(3))) {
-		q := e.openIn(e.store, fmt.Sprintf("seed-%d", seed))
-		f(&run{Rand: rand.New(rand.NewPCG(seed, 0)), e: e, q: q, seed: seed})
-		q.addsUp()
-		q.close()
-	}
-}
-
-func (r *run) did(format string, args ...any) {
-	r.log = append(r.log, fmt.Sprintf(format, args...))
-}
-
-// fail ends the run.
-func (r *run) fail(format string, args ...any) {
-	r.e.Helper()
-	for _, line := range r.log[max(0, len(r.log)-100):] {
-		r.e.Log(line)
-	}
-	r.e.Fatalf("with %s=%d, call %d: %s", seedVariable, r.seed, len(r.log),
-		fmt.Sprintf(format, args...))
-}
-
-func (r *run) ok(err error) {
-	r.e.Helper()
-	if err != nil {
-		r.fail("error: %v", err)
-	}
-}
-
-// key returns a random key, some more often than others.
-func (r *run) key() string { return string(rune('a' + min(r.IntN(7), r.IntN(7)))) }

@@ -70,41 +70,26 @@ var reopenCases = []testCase{
 		}
 		e.openIn(e.reopen(), "queue").counts(0, 0, 0, 1, 0)
 	}},
-	{"Drop", "a later Open makes a new queue", func(e *env) {
-		q := e.open()
-		q.put("a1")
-		e.ok(q.Drop(ctx))
-		q = q.again()
-		q.counts(0, 0, 0, 0, 0)
-	}},
-	{"Died", "is the time for which a consumer that disconnects, or whose process " +
-		"dies, keeps its leases", func(e *env) {
-		q := e.open()
-		q.put("a1 b1 b2")
-		q.first("a1")
-		time.Sleep(time.Hour)
-		other := e.openIn(e.reopen(), "queue")
-		later()
-		l := other.takes("b1 b2")
-		other.none()
-		l[1].back()
-		e.kill()
-		time.Sleep(time.Minute)
-		other.order("b2 a1") // a1 may have killed its process, so it takes a new turn
-	}},
-	{"DiedAndResumed", "which has disconnected or whose process has died, and " +
-		"the tasks that it holds", func(e *env) {
-		q := e.open()
-		q.put("a1 b1")
-		c := q.consumer(task.Filter{})
-		c.first("a1")
-		q.first("b1")
-		time.Sleep(time.Hour)
-		e.kill()
-		other := e.openIn(e.reopen(), "queue")
-		_, l := other.resume(c.ID(), "a1")
-		time.Sleep(time.Hour)
-		l[0].ack()
-		other.order("b1")
-	}},
+	{
+		"Died", "is the time for which a consumer that disconnects, or whose process dies, keeps its " +
+			"leases ... which has disconnected or whose process has died, and the tasks that it holds",
+		func(e *env) {
+			q := e.open()
+			q.put("a1 b1 b2 c1")
+			c := q.consumer(task.Filter{})
+			c.takes("a1")
+			q.first("b1")
+			time.Sleep(time.Hour)
+			other := e.openIn(e.reopen(), "queue")
+			later()
+			l := other.takes("c1 b2")
+			other.none()
+			l[1].back()
+			e.kill()
+			_, held := other.resume(c.ID(), "a1")
+			time.Sleep(time.Hour)
+			held[0].ack()
+			other.order("b2 b1") // b1 may have killed its process, so it takes a new turn
+		},
+	},
 }

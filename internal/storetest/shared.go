@@ -30,69 +30,41 @@ func later() {
 	synctest.Wait()
 }
 
-// oneOf2 returns one of two values.
-func oneOf2[T any](r *rand.Rand, a, b T) T {
-	if r.IntN(2) == 0 {
-		return a
-	}
-	return b
-}
-
 var sharedCases = []testCase{
-	{"PutWakes", "one new task wakes one of them", func(e *env) {
+	{"EachWay", "one new task wakes one of them ... Changes that are due at a time happen at that " +
+		"time, and not at the next call.", func(e *env) {
 		q, other := e.two()
-		one, two := other.taking(), other.taking()
-		q.put("a1")
-		later()
-		l := got(one, "a1")
-		two.waits()
-		l.release(0)
-		later()
-		got(two, "a1").ack()
-		take := q.taking()
-		other.put("a2")
-		later()
-		got(take, "a2")
-	}},
-	{"EachWay", "Changes that are due at a time happen at that time, " +
-		"and not at the next call.", func(e *env) {
-		q, other := e.two()
-		q.one("a1", task.PutOptions{TTR: 2 * soon})
-		l := q.first("a1")
-		take := other.taking()
-		time.Sleep(2 * soon)
-		later()
-		got(take, "a1").bury() // because the lease was lost
-		l.lost(q)
-		take = other.taking()
-		q.kick(1, 1)
-		later()
-		got(take, "a1").ack()
-		q.one("a1", task.PutOptions{Group: "g"})
-		take = other.taking()
-		q.start("g")
-		later()
-		got(take, "a1").ack()
-		e.ok(q.Pause(ctx))
-		take = other.taking()
-		q.put("a1")
-		later()
-		take.waits()
-		e.ok(q.Resume(ctx))
-		later()
-		got(take, "a1").ack()
-		q.one("a1", task.PutOptions{Delay: second})
-		take = other.taking()
-		q.close()
-		later()
-		got(take, "a1").ack()
+		for _, c := range []struct{ prepare, change func() }{
+			{func() {}, func() { q.put("a1") }},
+			{func() {
+				q.one("a1", task.PutOptions{TTR: 5 * soon})
+				q.first("a1")
+			}, func() { time.Sleep(5 * soon) }},
+			{func() { q.bury(q.put("a1")[0]) }, func() { q.kick(1, 1) }},
+			{func() { q.put("a1", in(task.Member)) }, func() { q.start("g") }},
+			{func() { e.ok(q.Pause(ctx)); q.put("a1") }, func() { e.ok(q.Resume(ctx)) }},
+			{func() { q.one("a1", task.PutOptions{Delay: 2 * soon}) }, func() { q.close() }},
+		} {
+			c.prepare()
+			one, two := other.taking(), other.taking()
+			later()
+			one.waits()
+			c.change()
+			later()
+			l := got(one, "a1")
+			two.waits()
+			l.release(0)
+			later()
+			got(two, "a1").ack()
+			q, other = other, q
+		}
 	}},
 	{"Order", "within a key tasks are taken in the order in which they became ready", func(e *env) {
 		for _, seed := range seeds(e.T, few(25)) {
 			r := rand.New(rand.NewPCG(seed, 0))
 			q, other := e.two()
-			at := func() *queue { return oneOf2(r, q, other) }
-			want, ids, n := map[string][]string{}, map[string]task.ID{}, 0
+			at := func() *queue { return []*queue{q, other}[r.IntN(2)] }
+			want, n := map[string][]task.ID{}, 0
 			var calls []string
 			take := func() bool {
 				t, ok, err := at().TryTake(ctx)
@@ -101,43 +73,42 @@ var sharedCases = []testCase{
 				}
 				e.ok(t.Ack(ctx))
 				first := want[t.Key]
-				calls = append(calls, "take "+t.Payload)
-				if len(first) == 0 || first[0] != t.Payload {
-					e.Fatalf("with %s=%d: %s is taken; it should be the first of %v, after\n%s",
-						seedVariable, seed, t.Payload, first, strings.Join(calls, "\n"))
+				calls = append(calls, fmt.Sprint("take ", t.ID))
+				if len(first) == 0 || first[0] != t.ID {
+					e.Fatalf("with %s=%d: task %d is taken; it should be the first of %v, after\n%s",
+						seedVariable, seed, t.ID, first, strings.Join(calls, "\n"))
 				}
 				want[t.Key] = first[1:]
+				n--
 				return true
 			}
 			for range 40 {
 				key := string(rune('a' + r.IntN(3)))
-				switch r.IntN(6) {
+				switch left := want[key]; r.IntN(6) {
 				case 0:
 					take()
 				case 1: // the next task must not come before older ones
-					if left := want[key]; len(left) > 0 {
+					if len(left) > 0 {
 						i := r.IntN(len(left))
-						calls = append(calls, "delete "+left[i])
-						at().remove(ids[left[i]])
+						calls = append(calls, fmt.Sprint("delete ", left[i]))
+						at().remove(left[i])
 						want[key] = slices.Delete(left, i, i+1)
+						n--
 					}
 				default:
-					var batch []task.Entry[string]
-					delay := oneOf2(r, 0, oneOf2(r, 0, second))
-					for range oneOf2(r, 1, 1+r.IntN(20)) {
-						n++
-						batch = append(batch, task.Entry[string]{
-							Key: key, Payload: fmt.Sprint(key, n), Options: task.PutOptions{Delay: delay},
-						})
-						key = oneOf2(r, key, "a")
+					delay := time.Duration(r.IntN(4)/3) * second
+					batch := make([]task.Entry[string], 1+r.IntN(20)*r.IntN(2))
+					for i := range batch {
+						batch[i].Key, batch[i].Options.Delay = key, delay
+						key = []string{key, "a"}[r.IntN(2)]
 					}
-					some, err := at().PutBatch(ctx, batch)
+					ids, err := at().PutBatch(ctx, batch)
 					e.ok(err)
-					for i, id := range some {
-						ids[batch[i].Payload] = id
-						want[batch[i].Key] = append(want[batch[i].Key], batch[i].Payload)
+					for i, id := range ids {
+						want[batch[i].Key] = append(want[batch[i].Key], id)
 					}
-					calls = append(calls, fmt.Sprint("put ", batch))
+					n += len(ids)
+					calls = append(calls, fmt.Sprint("put ", ids, batch))
 					if delay > 0 {
 						time.Sleep(delay)
 						later()
@@ -149,7 +120,7 @@ var sharedCases = []testCase{
 			}
 			for later(); take(); {
 			}
-			equal(e, "tasks left", len(want["a"])+len(want["b"])+len(want["c"]), 0)
+			equal(e, "tasks left", n, 0)
 			q.close()
 			other.close()
 		}
@@ -168,24 +139,17 @@ var sharedCases = []testCase{
 		l.ack()
 		other.order("b1")
 	}},
-	{"Room", "is Put that waits for room", func(e *env) {
-		q, other := e.two(options{Capacity: 1})
-		q.put("a1")
-		put := q.putting("b1")
+	{"Wait", "is Put that waits for room ... waits until the task with that unique key is gone or " +
+		"buried", func(e *env) {
+		q, other := e.two(options{Capacity: 1, Retention: time.Hour})
+		q.one("a1", unique)
+		wait, put := q.waiting(), q.putting("b1")
 		other.first("a1").ack()
 		later()
 		put.returns(nil)
-		other.refuses("c1", task.PutOptions{}, fairq.ErrFull)
-	}},
-	{"Wait", "waits until the task with that unique key is gone or buried", func(e *env) {
-		q, other := e.two(options{Retention: time.Hour})
-		q.one("a1", unique)
-		wait := q.waiting()
-		other.refuses("b1", unique, task.ErrDuplicate)
-		other.first("a1").ack()
-		later()
 		wait.returns(nil)
 		e.ok(other.Wait(ctx, "x"))
+		other.refuses("c1", task.PutOptions{}, fairq.ErrFull)
 	}},
 	{"OnExpire", "If the queue is open several times, one Queue gets each task", func(e *env) {
 		o, x := e.expiring()
@@ -210,53 +174,43 @@ var sharedCases = []testCase{
 		equal(e, "given to OnExpire, of both", payloads(x.tasks), "a1 b1 c1 d1")
 	}},
 	{"LeaseContext", "At the end of the lease its cause is [ErrLeaseLost], and also [ErrDeleted] " +
-		"if another call has removed the task.", func(e *env) {
+		"if another call has removed the task. ... When the group is cancelled, the cause is " +
+		"[ErrGroupCancelled]", func(e *env) {
 		q, other := e.two()
-		ids := q.put("a1 b1")
-		deleted, buried := q.first("a1"), q.first("b1")
-		c, cancel := deleted.Context(ctx)
-		defer cancel()
-		d, cancel := buried.Context(ctx)
-		defer cancel()
-		other.remove(ids[0])
-		other.bury(ids[1])
-		later()
-		e.is(context.Cause(c), task.ErrLeaseLost)
-		e.is(context.Cause(c), task.ErrDeleted)
-		equal(e, "cause after Bury", context.Cause(d), task.ErrLeaseLost)
-		deleted.lost(q)
-		buried.lost(q)
-	}},
-	{"GroupCancelled", "When the group is cancelled, the cause is [ErrGroupCancelled]", func(e *env) {
-		q, other := e.two()
-		q.put("a1", in(task.Member))
+		q.put("a1 c1", in(task.Member))
 		q.start("g")
-		l := q.first("a1")
-		c, cancel := l.Context(ctx)
-		defer cancel()
+		q.put("b1")
 		w := q.watch(ctx)
+		leases := q.takes("a1 c1 b1")
+		var contexts []context.Context
+		for _, l := range leases {
+			c, cancel := l.Context(ctx)
+			defer cancel()
+			contexts = append(contexts, c)
+		}
+		other.remove(leases[0].ID)
+		other.bury(leases[2].ID)
+		later()
+		e.is(context.Cause(contexts[0]), task.ErrLeaseLost)
+		e.is(context.Cause(contexts[0]), task.ErrDeleted)
+		equal(e, "cause after Bury", context.Cause(contexts[2]), task.ErrLeaseLost)
+		leases[2].lost(q)
+		w.seen()
 		other.cancel()
 		later()
-		e.is(context.Cause(c), task.ErrGroupCancelled)
+		e.is(context.Cause(contexts[1]), task.ErrGroupCancelled)
 		time.Sleep(3 * soon)
-		w.saw("cancel a")
-		l.ack()
+		w.saw("cancel c")
+		leases[1].ack()
 	}},
-	{"Lease", "lasts until its consumer is closed or gone", func(e *env) {
-		q, other := e.two()
-		q.put("a1")
-		l := q.first("a1")
-		time.Sleep(ages)
-		other.none()
-		l.ack()
-	}},
-	{"Limit", "is the greatest number of tasks of a key that are " +
-		"taken at the same time", func(e *env) {
+	{"Limit", "is the greatest number of tasks of a key that are taken at the same time ... lasts " +
+		"until its consumer is closed or gone", func(e *env) {
 		q, other := e.two(serial)
 		q.put("a1 a2")
 		l := q.first("a1")
-		other.none()
+		time.Sleep(ages)
 		take := other.taking()
+		take.waits()
 		l.ack()
 		later()
 		got(take, "a2")
@@ -277,14 +231,13 @@ var sharedCases = []testCase{
 		later()
 		take.returns(task.ErrResumed)
 		e.is(context.Cause(c), task.ErrLeaseLost)
-		q.put("d1")
 		old.wasResumed()
 		oldLeases[0].lost(q)
 		time.Sleep(ages)
 		l[0].ack()
 		q.close()
 		l[1].holds()
-		other.takes("c1 d1")
+		other.takes("c1")
 		again.close()
 		other.first("b1")
 	}},
@@ -306,19 +259,6 @@ var sharedCases = []testCase{
 		time.Sleep(ages)
 		e.is(context.Cause(held), task.ErrLeaseLost)
 		other.first("a1").ack()
-	}},
-	{"Names", "opens the queue of that name, and makes it if there is none", func(e *env) {
-		q, other := e.open(), e.openIn(e.store, "Queue")
-		id := q.one("a1", unique)
-		take := other.taking()
-		other.gone(id)
-		e.is(other.Wait(ctx, "x"), task.ErrNotFound)
-		e.ok(q.Pause(ctx))
-		take.waits()
-		other.one("b1", unique)
-		got(take, "b1")
-		e.ok(other.Drop(ctx))
-		q.state(task.Ready, id)
 	}},
 	{"Drop", "All calls on it, waiting ones too, return [ErrDropped] from now on", func(e *env) {
 		q, other := e.two()

@@ -44,7 +44,7 @@ type Transactor interface {
 // testCase is something that a Store might get wrong.
 type testCase struct {
 	name string
-	why  string // what would not be true then, in the words of package task
+	why  string // what would not be true then, in words of package task, with " ... " between these
 	run  func(*env)
 }
 

@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"testing/synctest"
 	"time"
@@ -11,7 +10,8 @@ import (
 )
 
 var takeCases = []testCase{
-	{"FirstComeFirstServed", "Waiting calls are served first come, first served.", func(e *env) {
+	{"FirstComeFirstServed", "Waiting calls are served first come, first served. ... Calls that " +
+		"wait for tasks are served first come, first served", func(e *env) {
 		q := e.open()
 		c := q.consumer(kinds("x"))
 		takes := []*call[*lease]{
@@ -31,8 +31,8 @@ var takeCases = []testCase{
 		for i := range takes {
 			takes[i] = q.taking()
 		}
-		equal(e, "WaitingTake", q.stats().WaitingTake, 10)
 		for i, name := range []string{"a1", "a2", "a3"} {
+			equal(e, "WaitingTake", q.stats().WaitingTake, 10-i)
 			q.put(name)
 			n := 0
 			for _, take := range takes {
@@ -42,53 +42,6 @@ var takeCases = []testCase{
 			}
 			equal(e, "takes that returned", n, i+1)
 		}
-		equal(e, "Takes and WaitingTake",
-			[2]int{int(q.stats().Takes), q.stats().WaitingTake}, [2]int{3, 7})
-	}},
-	{"WakesForEach", "Calls that wait for tasks are served first come, first served", func(e *env) {
-		q := e.open()
-		wake := map[string]func(){
-			"Put": func() { q.put("a1") },
-			"PutBatch": func() {
-				_, err := q.PutBatch(ctx, []task.Entry[string]{{Key: "a", Payload: "a1"}})
-				e.ok(err)
-			},
-			"Kick":       func() { q.kick(1, 1) },
-			"StartGroup": func() { q.start("g") },
-			"Delay":      func() { time.Sleep(second) },
-		}
-		prepare := map[string]func(){
-			"Kick":       func() { q.bury(q.put("a1")[0]) },
-			"StartGroup": func() { q.one("a1", task.PutOptions{Group: "g"}) },
-			"Delay":      func() { q.one("a1", task.PutOptions{Delay: second}) },
-		}
-		for name, f := range wake {
-			e.Log("woken by", name)
-			if p := prepare[name]; p != nil {
-				p()
-			}
-			take := q.taking()
-			take.waits()
-			f()
-			got(take, "a1").ack()
-		}
-		q.put("a1")
-		l, take := q.first("a1"), q.taking()
-		l.release(0)
-		got(take, "a1")
-	}},
-	{"Cancelled", "A context that ends loses nothing.", func(e *env) {
-		q := e.open()
-		gone, cancel := context.WithCancel(ctx)
-		one, two := q.takingUntil(gone), q.taking()
-		cancel()
-		one.returns(context.Canceled)
-		two.waits()
-		q.put("a1")
-		got(two, "a1")
-		q.none()
-		equal(e, "Takes and WaitingTake",
-			[2]int{int(q.stats().Takes), q.stats().WaitingTake}, [2]int{1, 0})
 	}},
 	{"CancelledMeanwhile", "A context that ends loses nothing.", func(e *env) {
 		q := e.open()
@@ -114,15 +67,11 @@ var takeCases = []testCase{
 		q.put("a1")
 		gone, cancel := context.WithCancelCause(ctx)
 		cancel(errOops)
-		_, err := q.Take(gone)
-		e.is(err, context.Canceled)
-		_, ok, err := q.TryTake(gone)
-		e.is(err, context.Canceled)
-		equal(e, "ok", ok, false)
-		_, err = q.TakeBatch(gone, 2)
-		e.is(err, context.Canceled)
-		_, err = q.PutWait(gone, "a", "a2", task.PutOptions{})
-		e.is(err, context.Canceled)
+		for name, call := range work(q.Queue) {
+			if slices.Contains([]string{"Take", "TryTake", "TakeBatch", "PutWait"}, name) {
+				e.is(call(gone), context.Canceled)
+			}
+		}
 		q.order("a1")
 	}},
 	{"Batch", "takes up to n tasks, in order. If there is none, it waits for one.", func(e *env) {
@@ -132,18 +81,13 @@ var takeCases = []testCase{
 		}
 		q.put("a1 a2 a3 b1 c1")
 		q.one("d1", task.PutOptions{Delay: second})
-		first := batch(4).returns(nil)
-		equal(e, "the first", payloads(first), "a1 b1 c1 a2")
-		for _, t := range first {
-			e.ok(t.Ack(ctx))
-		}
+		equal(e, "the first", payloads(batch(4).returns(nil)), "a1 b1 c1 a2")
 		equal(e, "the rest", payloads(batch(4).returns(nil)), "a3")
 		waiting := batch(4)
 		waiting.waits()
 		time.Sleep(second)
 		equal(e, "the delayed one", payloads(waiting.returns(nil)), "d1")
-		_, err := q.TakeBatch(ctx, 0)
-		e.is(err, task.ErrInvalid)
+		e.is(errOf(q.TakeBatch(ctx, 0)), task.ErrInvalid)
 	}},
 }
 
@@ -166,41 +110,17 @@ var putWaitCases = []testCase{
 		equal(e, "WaitingPut", q.stats().WaitingPut, 0)
 		q.order("a1")
 	}},
-	{"EachWay", "it waits for it", func(e *env) {
-		q := e.open(options{Capacity: 1})
-		for name, c := range map[string]struct {
-			o   task.PutOptions
-			end func(task.ID)
-		}{
-			"Ack":         {task.PutOptions{}, func(task.ID) { q.first("z1").ack() }},
-			"Delete":      {task.PutOptions{}, q.remove},
-			"TTL":         {task.PutOptions{TTL: second}, func(task.ID) { time.Sleep(second) }},
-			"Truncate":    {task.PutOptions{}, func(task.ID) { _, err := q.Truncate(ctx); e.ok(err) }},
-			"CancelGroup": {task.PutOptions{Group: "g"}, func(task.ID) { q.cancel() }},
-		} {
-			e.Log("room is made by", name)
-			id := q.one("z1", c.o)
-			put := q.putting("a1")
-			put.waits()
-			c.end(id)
-			q.remove(put.returns(nil))
-		}
-	}},
 	{"SeveralRooms", "it waits for it", func(e *env) {
-		for _, o := range []options{{Capacity: 3}, {KeyCapacity: 3}, {Capacity: 5, KeyCapacity: 3}} {
-			q := e.openIn(e.store, fmt.Sprint(o.Capacity, o.KeyCapacity), o)
+		all := []options{{Capacity: 3}, {KeyCapacity: 3}, {Capacity: 5, KeyCapacity: 3}}
+		e.each(all, func(q *queue) {
 			q.put("a1 a2 a3")
 			puts := []*call[task.ID]{q.putting("a4"), q.putting("a5"), q.putting("a6"), q.putting("a7")}
-			_, err := q.Truncate(ctx)
-			e.ok(err)
+			q.truncate()
 			for _, put := range puts[:3] {
 				put.returns(nil)
 			}
 			puts[3].waits()
-			_, err = q.Truncate(ctx)
-			e.ok(err)
-			puts[3].returns(nil)
-		}
+		})
 	}},
 	{"RoomForOthers", "it waits for it", func(e *env) {
 		q := e.open(options{Capacity: 4, KeyCapacity: 2})
@@ -248,10 +168,7 @@ var putWaitCases = []testCase{
 		q.state(task.Ready, two.returns(nil))
 	}},
 	{"CancelledMeanwhile", "A context that ends loses nothing.", func(e *env) {
-		for name, o := range map[string]options{
-			"for room": {Capacity: 1}, "for its key": {KeyCapacity: 1},
-		} {
-			q := e.openIn(e.store, name, o)
+		e.each([]options{{Capacity: 1}, {KeyCapacity: 1}}, func(q *queue) {
 			for range 100 {
 				id := q.put("a1")[0]
 				gone, cancel := context.WithCancel(ctx)
@@ -271,34 +188,12 @@ var putWaitCases = []testCase{
 				two.returns(nil)
 				q.order("a3")
 			}
-		}
+		})
 	}},
 	{"Refused", "see also [ErrInvalid], [ErrDuplicate], [ErrGroupCancelled]", func(e *env) {
 		q := e.open(options{Capacity: 1})
-		id := q.put("z1")[0]
-		put := begin(e, func() (task.ID, error) {
+		begin(e, func() (task.ID, error) {
 			return q.PutWait(ctx, "a", "a1", task.PutOptions{Priority: task.MaxPriority + 1})
-		})
-		put.returns(task.ErrInvalid)
-		var calls []*call[task.ID]
-		for _, key := range []string{"a", "b", "c"} {
-			o := task.PutOptions{}
-			if key != "c" {
-				o.UniqueKey = "x"
-			}
-			calls = append(calls,
-				begin(e, func() (task.ID, error) { return q.PutWait(ctx, key, key+"1", o) }))
-		}
-		q.remove(id)
-		for i := 0; i < 3 && !calls[2].over(); i++ {
-			t, err := q.Take(ctx)
-			e.ok(err)
-			e.ok(t.Ack(ctx))
-		}
-		if calls[1].over() && calls[1].err != nil {
-			e.is(calls[1].err, task.ErrDuplicate)
-		}
-		calls[0].returns(nil)
-		calls[2].returns(nil)
+		}).returns(task.ErrInvalid)
 	}},
 }

@@ -60,7 +60,6 @@ func BenchmarkInFlight(b *testing.B) {
 }
 
 func BenchmarkWaiting(b *testing.B) { storetest.BenchmarkWaiting(b, openForBenchmark) }
-func BenchmarkRates(b *testing.B)   { storetest.BenchmarkRates(b, openForBenchmark) }
 
 func openForBenchmark(b *testing.B) task.Store {
 	s, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), "tasks.db"), nil)

@@ -37,7 +37,3 @@ func BenchmarkUpcoming(b *testing.B) {
 func BenchmarkWaiting(b *testing.B) {
 	storetest.BenchmarkWaiting(b, func(*testing.B) task.Store { return new(memory.Store) })
 }
-
-func BenchmarkRates(b *testing.B) {
-	storetest.BenchmarkRates(b, func(*testing.B) task.Store { return new(memory.Store) })
-}
