@@ -21,120 +21,70 @@ var killed = []string{"plain", "limited"}
 
 // Kill ends processes that put tasks, and others that work on them, at random moments, and audits
 // the journal. It kills four in five of them. Each ended process is replaced; the others go on.
-func Kill(t *testing.T, open Opener, where string) { newKiller(t, where).run(open) }
+func Kill(t *testing.T, open Opener, where string) { kill(t, open, where, false) }
 
 // KillLate is Kill for a database whose servers are killed too, so that timed events may be late.
-func KillLate(t *testing.T, open Opener, where string) {
-	k := newKiller(t, where)
-	k.late = true
-	k.run(open)
-}
+func KillLate(t *testing.T, open Opener, where string) { kill(t, open, where, true) }
 
-func (k *killer) run(open Opener) {
-	s, err := open(context.Background(), k.where)
-	require.NoError(k.t, err)
-	stop := bystanders(k.t, s, k.journal)
+func kill(t *testing.T, open Opener, where string, late bool) {
+	seed, rounds := rand.Uint64(), 30
+	if testing.Short() {
+		rounds = 5
+	}
+	t.Log("seed", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	journal, path := newJournal(t)
+	s, err := open(context.Background(), where)
+	require.NoError(t, err)
+	started := 0
+	start := func(role string, slot int) *Process {
+		started++
+		return Start(t, Job{
+			Role: role, Name: fmt.Sprint(role, started), Where: where, Journal: path,
+			Seed: random.Uint64(), Slot: slot,
+		})
+	}
 	var running []*Process
 	for slot := range 2 {
-		running = append(running, k.start("put", slot), k.start("work", slot))
+		running = append(running, start("put", slot), start("work", slot))
 	}
-	for range k.rounds {
-		i := k.random.IntN(len(running))
+	for range rounds {
+		i, how := random.IntN(len(running)), random.IntN(5)
 		p := running[i]
-		k.end(p)
+		if how > 0 { // one process in five is killed while it opens the database
+			require.Equal(t, "ready", p.Await())
+		}
+		time.Sleep(time.Duration(random.IntN(150)) * time.Millisecond)
+		if how == 1 {
+			p.Stop()
+		} else {
+			p.kill(journal)
+		}
 		running[i] = running[len(running)-1]
-		running[len(running)-1] = k.start(p.Role, p.Slot)
+		running[len(running)-1] = start(p.Role, p.Slot)
 	}
 	for _, p := range running {
-		p.kill(k.journal)
+		p.kill(journal)
 	}
-	stop()
-	k.audit(s)
-}
-
-// killer kills processes.
-type killer struct {
-	t       *testing.T
-	where   string
-	rounds  int
-	random  *rand.Rand
-	journal *journal
-	path    string // of the journal
-	started int
-	late    bool // see audit
-}
-
-func newKiller(t *testing.T, where string) *killer {
-	k := &killer{t: t, where: where, rounds: 30}
-	if testing.Short() {
-		k.rounds = 5
-	}
-	seed := rand.Uint64()
-	t.Log("seed", seed)
-	k.random = rand.New(rand.NewPCG(seed, 0))
-	k.journal, k.path = newJournal(t)
-	return k
-}
-
-func (k *killer) start(role string, slot int) *Process {
-	k.started++
-	return Start(k.t, Job{
-		Role: role, Name: fmt.Sprint(role, k.started), Where: k.where, Journal: k.path,
-		Seed: k.random.Uint64(), Slot: slot,
-	})
-}
-
-// end ends a process after a while.
-func (k *killer) end(p *Process) {
-	how := k.random.IntN(5)
-	if how > 0 { // one process in five is killed while it opens the database
-		require.Equal(k.t, "ready", p.Await())
-	}
-	time.Sleep(time.Duration(k.random.IntN(150)) * time.Millisecond)
-	if how == 1 {
-		p.Stop()
-	} else {
-		p.kill(k.journal)
-	}
-}
-
-// audit finishes the remaining tasks, and compares all outcomes with the journal.
-func (k *killer) audit(s Store) {
-	gone := drain(k.t, s, k.journal, killed...)
-	require.NoError(k.t, s.Close())
-	a := newAudit(k.t)
-	a.late = k.late
-	a.read(readJournal(k.t, k.path))
-	a.end(gone)
-	require.LessOrEqual(k.t, a.unrecorded, a.kills*24,
+	a := newAudit(t)
+	a.late = late
+	a.finish(s, journal, path, killed...)
+	require.LessOrEqual(t, a.unrecorded, a.kills*24,
 		"tasks have more attempts than there can have been")
-	if k.rounds >= 50 { // of a few, perhaps none is killed while it has tasks
-		require.NotZero(k.t, a.back)
+	if rounds >= 50 { // of a few, perhaps none is killed while it has tasks
+		require.NotZero(t, a.back)
 	}
-	k.t.Logf("%d kills, %d tasks put, %d leases of the dead came back, %d waited for outcomes, "+
-		"%d leases of stalled processes lost, %d takes nobody knew of, the longest call took %v",
-		a.kills, len(a.tasks), a.back, a.waits, a.lost, a.unrecorded, a.longest)
 }
 
-// bystanders puts tasks with unique keys, and waits for them, until the function that it returns
-// is called.
-func bystanders(t *testing.T, s Store, journal *journal) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var waits []func() error
-	self := testSelf(ctx, s, journal)
-	self.Slot = 10
-	for _, name := range killed {
-		l, err := self.open(name)
-		require.NoError(t, err)
-		waits = append(waits, l.start(2, (*load).putUnique))
-		t.Cleanup(func() { l.queue.Close(context.Background()) })
-	}
-	return func() {
-		cancel()
-		for _, wait := range waits {
-			assert.NoError(t, wait())
-		}
-	}
+// finish does the remaining tasks, and compares all outcomes with the journal.
+func (a *audit) finish(s Store, journal *journal, path string, queues ...string) {
+	gone := drain(a.t, s, journal, queues...)
+	require.NoError(a.t, s.Close())
+	a.read(readJournal(a.t, path))
+	a.end(gone)
+	a.t.Logf("%d kills, %d tasks put, %d leases of the dead came back, %d waited for outcomes, "+
+		"%d leases lost, %d takes nobody knew of, %d errors, the longest call took %v",
+		a.kills, len(a.tasks), a.back, a.waits, a.lost, a.unrecorded, a.errors, a.longest)
 }
 
 // testSelf is the process of the test itself.
@@ -143,7 +93,7 @@ func testSelf(stop context.Context, s Store, journal *journal) *Self {
 }
 
 // drain works until some queues are empty, and returns all tasks that have ever been in them.
-func drain(t *testing.T, s Store, journal *journal, names ...string) map[string][]driver.Ended {
+func drain(t testing.TB, s Store, journal *journal, names ...string) map[string][]driver.Ended {
 	gone := map[string][]driver.Ended{}
 	for _, name := range names {
 		ctx, cancel := context.WithTimeout(context.Background(), timeout)
@@ -155,14 +105,13 @@ func drain(t *testing.T, s Store, journal *journal, names ...string) map[string]
 		}
 		journal.write(line{Op: "close"})
 		gone[name] = l.gone(t)
-		l.outcomes(t, gone[name])
 		require.NoError(t, l.queue.Close(context.Background()))
 	}
 	return gone
 }
 
 // drainSome does the tasks that can be taken without a longer wait, and returns how many are left.
-func (l *load) drainSome(t *testing.T, wait time.Duration) int {
+func (l *load) drainSome(t testing.TB, wait time.Duration) int {
 	last, err := l.queue.Stats(l.Stop)
 	require.NoError(t, err)
 	held, err := l.queue.List(l.Stop, task.ListOptions{State: driver.Held, Limit: 1000})
@@ -196,30 +145,24 @@ func (l *load) drainSome(t *testing.T, wait time.Duration) int {
 	return stats.Len()
 }
 
-func (l *load) gone(t *testing.T) (all []driver.Ended) {
+// gone returns all tasks that have left, and checks the outcomes of the last of each unique key.
+func (l *load) gone(t testing.TB) (all []driver.Ended) {
+	last := map[string]error{}
 	for after := driver.ID(0); ; {
 		page, err := l.Store.History(l.Stop, l.name, after, 1000)
 		require.NoError(t, err)
-		if len(page) == 0 {
-			return all
-		}
 		for _, e := range page {
 			require.Greater(t, e.ID, after)
-			after = e.ID
+			if after = e.ID; e.UniqueKey != "" {
+				last[e.UniqueKey] = e.Outcome
+			}
 		}
-		all = append(all, page...)
-	}
-}
-
-// outcomes asks for the outcome of the last task of each unique key.
-func (l *load) outcomes(t *testing.T, gone []driver.Ended) {
-	last := map[string]driver.Ended{}
-	for _, e := range gone {
-		if e.UniqueKey != "" {
-			last[e.UniqueKey] = e
+		if all = append(all, page...); len(page) == 0 {
+			break
 		}
 	}
-	for uniqueKey, e := range last {
-		require.Equal(t, e.Outcome, l.queue.Wait(l.Stop, uniqueKey), uniqueKey)
+	for uniqueKey, outcome := range last {
+		require.Equal(t, outcome, l.queue.Wait(l.Stop, uniqueKey), uniqueKey)
 	}
+	return all
 }

@@ -41,6 +41,7 @@ type load struct {
 	queue *task.Queue[string]
 	rand  *rand.Rand
 	id    int64 // no other goroutine of any process has it
+	full  bool  // the queue was, when it was last asked
 
 	consumer *task.Consumer[string] // of its own: it holds only the next task of its last ack
 }
@@ -124,30 +125,22 @@ func expected(err error) error {
 }
 
 func (l *load) putSomething() error {
-	if l.chance(10) {
-		for full := true; full && l.Stop.Err() == nil; {
-			stats, err := l.queue.Stats(l.Stop)
-			if err != nil {
-				return err
-			}
-			if full = stats.Len() > maxTasks; full {
-				rest, cancel := context.WithTimeout(l.Stop, 20*time.Millisecond)
-				<-rest.Done()
-				cancel()
-			}
+	if l.full || l.chance(10) {
+		stats, err := l.queue.Stats(l.Stop)
+		if l.full = stats.Len() > maxTasks; l.full || err != nil {
+			time.Sleep(20 * time.Millisecond)
+			return err
 		}
 	}
 	switch p := l.rand.IntN(100); {
-	case p < 40:
-		return expected(l.put(l.newPut()))
 	case p < 50:
-		return l.putWait(l.newPut())
+		return expected(l.put(l.newPut()))
 	case p < 75:
 		puts := make([]putTask, 2+l.rand.IntN(7))
 		for i := range puts {
 			puts[i] = l.newPut()
 		}
-		return expected(l.putBatch(puts))
+		return expected(l.put(puts...))
 	case p < 90:
 		return l.putUnique()
 	default:
@@ -185,34 +178,29 @@ func (p *putTask) options() task.PutOptions {
 	}
 }
 
-func (l *load) put(p putTask) error {
-	done := l.Journal.begin(line{Op: "put", Queue: l.name, Puts: []putTask{p}})
-	id, err := l.queue.Put(context.Background(), p.Key, p.Name, p.options())
-	end := line{Err: class(err)}
-	if err == nil {
-		end.IDs = []task.ID{id}
-	}
-	done(end)
-	return err
-}
-
-// putWait waits for room until the process must end.
-func (l *load) putWait(p putTask) error {
-	done := l.Journal.begin(line{Op: "put", Queue: l.name, Puts: []putTask{p}})
-	id, err := l.queue.PutWait(l.Stop, p.Key, p.Name, p.options())
-	if err == nil {
-		done(line{IDs: []task.ID{id}})
-	}
-	return err
-}
-
-func (l *load) putBatch(puts []putTask) error {
-	done := l.Journal.begin(line{Op: "put", Queue: l.name, Puts: puts})
+// put puts tasks. One in five that is put alone waits for room until the process must end.
+func (l *load) put(puts ...putTask) error {
+	begun := line{Op: "put", Queue: l.name, Puts: puts}
+	done, ctx := l.Journal.begin(begun), context.Background()
 	batch := make([]task.Entry[string], len(puts))
 	for i, p := range puts {
 		batch[i] = task.Entry[string]{Key: p.Key, Payload: p.Name, Options: p.options()}
 	}
-	ids, err := l.queue.PutBatch(context.Background(), batch)
+	ids, err := make([]task.ID, 1), error(nil)
+	switch one := batch[0]; {
+	case len(puts) > 1:
+		ids, err = l.queue.PutBatch(ctx, batch)
+	case l.chance(20):
+		ids[0], err = l.queue.PutWait(l.Stop, one.Key, one.Payload, one.Options)
+		if err != nil && l.Stop.Err() != nil {
+			return err
+		}
+	default:
+		ids[0], err = l.queue.Put(ctx, one.Key, one.Payload, one.Options)
+	}
+	if len(puts) == 1 && err != nil {
+		ids = nil
+	}
 	done(line{IDs: ids, Err: class(err)})
 	return err
 }
@@ -228,7 +216,7 @@ func (l *load) putUnique() error {
 	ctx, cancel := context.WithTimeout(l.Stop, 2*time.Second)
 	defer cancel()
 	err := l.queue.Wait(ctx, p.UniqueKey)
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+	if err != nil && ctx.Err() != nil {
 		return nil // it takes too long, which is no mistake
 	}
 	end := line{Op: "waited", Queue: l.name, Name: p.Name, Err: class(err)}
@@ -246,7 +234,7 @@ func (l *load) putGroup() error {
 		puts[i].Group = group
 	}
 	puts[0].Role, puts[1].Role = task.AtEnd, task.AtAbort
-	if err := l.putBatch(puts); err != nil {
+	if err := l.put(puts...); err != nil {
 		return expected(err)
 	}
 	switch p := l.rand.IntN(100); {
@@ -258,13 +246,13 @@ func (l *load) putGroup() error {
 	return nil // later the test does
 }
 
-func (l *load) endGroup(op, group string) (err error) {
-	done := l.Journal.begin(line{Op: op, Queue: l.name, Name: group})
-	if op == "start" {
-		err = l.queue.StartGroup(context.Background(), group)
-	} else {
-		err = l.queue.CancelGroup(context.Background(), group)
+func (l *load) endGroup(op, group string) error {
+	end := l.queue.StartGroup
+	if op == "cancel" {
+		end = l.queue.CancelGroup
 	}
+	done := l.Journal.begin(line{Op: op, Queue: l.name, Name: group})
+	err := end(context.Background(), group)
 	done(line{Err: class(err)})
 	return expected(err)
 }

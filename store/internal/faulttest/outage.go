@@ -57,15 +57,11 @@ func Outages(t *testing.T, open Opener, where string, outages []Outage) {
 	other.Stop()
 	cancel()
 	require.NoError(t, own.end())
-	gone := drain(t, s, journal, "plain")
-	require.NoError(t, s.Close())
-	noGoroutines(t)
-
 	a := newAudit(t)
 	a.outages = true
-	a.read(readJournal(t, path))
-	a.end(gone)
-	t.Logf("%d tasks put, %d errors of the database, %d leases lost", len(a.tasks), a.errors, a.lost)
+	a.finish(s, journal, path, "plain")
+	require.Eventually(t, func() bool { return len(goroutines()) == 0 }, timeout, time.Millisecond,
+		"%v", goroutines())
 }
 
 // poolLoad puts tasks, and lets a pool do them.
@@ -106,10 +102,10 @@ func (s *Self) startPool() (*poolLoad, error) {
 func (c *poolLoad) handle(_ context.Context, t *task.Task[string]) error {
 	took := c.took(t)
 	if rand.IntN(10) == 0 {
-		c.Journal.begin(line{Op: "release", Queue: "plain", Name: t.Payload, ID: t.ID, Take: took.take})
+		c.begin("release", took)
 		return fmt.Errorf("failed %s", t.Payload)
 	}
-	c.Journal.begin(line{Op: "ack", Queue: "plain", Name: t.Payload, ID: t.ID, Take: took.take})
+	c.begin("ack", took)
 	c.done.Add(1)
 	return nil
 }
@@ -155,13 +151,6 @@ func (s *Self) pool() error {
 		s.Say("goes on")
 	}
 	return c.end()
-}
-
-// noGoroutines waits until only the goroutines of the test are left.
-func noGoroutines(t *testing.T) {
-	t.Helper()
-	require.Eventually(t, func() bool { return len(goroutines()) == 0 }, timeout, time.Millisecond,
-		"%v", goroutines())
 }
 
 // goroutines returns the stacks of goroutines that run code of this repository, or of its

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -155,29 +154,19 @@ func Start(t testing.TB, job Job) *Process {
 	return p
 }
 
-// timeout is how long the test waits for a fast operation. If servers are killed too, a process
-// that opens its queues may wait for several of these kills, for eight seconds each on etcd.
+// timeout is how long a fast operation may take. If servers are killed too, a process that opens
+// its queues may wait for several of these kills, for eight seconds each on etcd.
 const timeout = 2 * time.Minute
 
-// Await waits until the process says something, and returns it.
+// Await waits until the process says something, and returns it. A process that says nothing prints
+// its goroutines and ends, see Start.
 func (p *Process) Await() string {
 	p.t.Helper()
-	select {
-	case what, ok := <-p.says:
-		if !ok {
-			err := <-p.ended
-			p.ended = nil
-			require.FailNow(p.t, "the process has ended", "%s: %v\n%s", p.Name, err, p.errors.String())
-		}
-		return what
-	case <-time.After(timeout):
-		if p.cmd.Process.Signal(syscall.SIGQUIT) != nil { // otherwise it prints its goroutines
-			_ = p.cmd.Process.Kill()
-		}
-		_ = p.wait()
-		require.FailNow(p.t, "the process says nothing", "%s\n%s", p.Name, p.errors.String())
-		return ""
+	what, ok := <-p.says
+	if !ok {
+		require.FailNow(p.t, "the process has ended", "%s: %v\n%s", p.Name, p.wait(), &p.errors)
 	}
+	return what
 }
 
 // proceed lets the process go on.
@@ -207,19 +196,9 @@ func (p *Process) Stop() {
 }
 
 func (p *Process) wait() error {
-	p.t.Helper()
-	late := time.After(timeout)
-	for says := p.says; ; {
-		select {
-		case _, ok := <-says: // so that it is not held up
-			if !ok {
-				says = nil
-			}
-		case <-late:
-			require.FailNow(p.t, "the process does not end", p.Name)
-		case err := <-p.ended:
-			p.ended = nil
-			return err
-		}
+	for range p.says { // so that it is not held up
 	}
+	err := <-p.ended
+	p.ended = nil
+	return err
 }

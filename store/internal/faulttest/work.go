@@ -83,6 +83,7 @@ func nanos(t time.Time) int64 {
 }
 
 func (l *load) workOn(t lease) error {
+	how := "ack"
 	switch p := l.rand.IntN(1000); {
 	case p < 20 && !t.Info().Until.IsZero(), p < 5:
 		// It is held until the lease runs out, or the process ends, so its consumer must not hand
@@ -90,28 +91,32 @@ func (l *load) workOn(t lease) error {
 		l.consumer = l.queue.NewConsumer(task.Filter{})
 		return nil
 	case p < 100:
-		if err := l.touch(t); err != nil {
+		if err := l.settle(t, "touch"); err != nil {
 			return err
 		}
-		return l.settle(t, "ack")
 	case p < 200:
-		return l.settle(t, "release")
+		how = "release"
 	case p < 250:
-		return l.settle(t, "snooze")
+		how = "snooze"
 	case p < 320:
-		return l.settle(t, "bury")
+		how = "bury"
 	case p < 420:
-		return l.settle(t, "discard")
+		how = "discard"
 	case p < 520:
 		return l.ackAndTake(t)
 	}
-	return l.settle(t, "ack")
+	return l.settle(t, how)
+}
+
+// begin writes the begin of a call that settles a lease, and returns the function that writes its
+// end.
+func (l *load) begin(how string, t lease) func(line) {
+	return l.Journal.begin(line{Op: how, Queue: l.name, Name: t.Payload, ID: t.ID, Take: t.take})
 }
 
 // ackAndTake acks a task, and works on the next one or hands it back.
 func (l *load) ackAndTake(t lease) error {
-	done := l.Journal.begin(line{Op: "ack", Queue: l.name, Name: t.Payload, ID: t.ID, Take: t.take})
-	taken := new(task.Task[string])
+	done, taken := l.begin("ack", t), new(task.Task[string])
 	ok, err := l.consumer.AckAndTake(context.Background(), t.Task, taken)
 	done(line{Err: class(err)})
 	if !ok || err != nil {
@@ -121,33 +126,25 @@ func (l *load) ackAndTake(t lease) error {
 	if l.chance(50) {
 		return l.workOn(next)
 	}
-	done = l.Journal.begin(line{
-		Op: "snooze", Queue: l.name, Name: next.Payload, ID: next.ID, Take: next.take,
-	})
+	done = l.begin("snooze", next)
 	err = l.consumer.ReleaseAll(context.Background())
 	done(line{Err: class(err)})
-	return expected(err)
-}
-
-func (l *load) touch(t lease) error {
-	done := l.Journal.begin(line{Op: "touch", Queue: l.name, Name: t.Payload, ID: t.ID, Take: t.take})
-	d := 50 * time.Millisecond
-	if t.Info().Until.IsZero() {
-		d = 0 // it does not run out
-	}
-	err := t.Touch(context.Background(), d)
-	done(line{Err: class(err), Until: nanos(t.Info().Until)})
 	return expected(err)
 }
 
 func (l *load) delay() time.Duration { return time.Duration(l.rand.IntN(2)*50) * time.Millisecond }
 
 func (l *load) settle(t lease, how string) (err error) {
-	ctx := context.Background()
-	done := l.Journal.begin(line{Op: how, Queue: l.name, Name: t.Payload, ID: t.ID, Take: t.take})
+	ctx, done := context.Background(), l.begin(how, t)
 	switch how {
 	case "ack":
 		err = t.Ack(ctx)
+	case "touch":
+		d := 50 * time.Millisecond
+		if t.Info().Until.IsZero() {
+			d = 0 // it does not run out
+		}
+		err = t.Touch(ctx, d)
 	case "release":
 		err = t.Release(ctx, l.delay())
 	case "snooze":
@@ -157,6 +154,6 @@ func (l *load) settle(t lease, how string) (err error) {
 	case "discard":
 		err = t.Discard(ctx, fmt.Errorf("discarded %s", t.Payload))
 	}
-	done(line{Err: class(err)})
+	done(line{Err: class(err), Until: nanos(t.Info().Until)})
 	return expected(err)
 }
