@@ -55,10 +55,10 @@ func (l *Limiter[K]) Stats() Stats {
 // admissions; or by refusals. If there are fewer keys, it returns all. It is O(keys · log keys);
 // the lock is held for O(keys), some nanoseconds for each.
 //
-// The items of a key are calls: Backlog is how many wait, OldestAge how long the first one has, and
-// Taken is the permits that are held. Total counts since the key was last forgotten, and Recent is
-// the same: Served is admissions, and Cost the charge of the key, nanoseconds of permits while a
-// call waited, or units with a Rate. Weight is that of the last call.
+// The items of a key are calls: Backlog is how many wait, OldestAge how long the first one has,
+// and Taken is the permits that are held. Total counts since the key was last forgotten, and
+// Recent is the same: Served is admissions, and Cost the charge of the key, nanoseconds of permits
+// while a call waited, or units with a Rate. Weight is that of the last call.
 func (l *Limiter[K]) KeyStats(n int, by fairq.KeyOrder) []fairq.KeyStat[K] {
 	stats := l.keyStats()
 	slices.SortFunc(stats, func(a, b fairq.KeyStat[K]) int {
@@ -86,8 +86,8 @@ func (l *Limiter[K]) keyStats() (stats []fairq.KeyStat[K]) {
 	return stats
 }
 
-// KeyStat returns the stats of one key, as KeyStats does; every field but Key is zero if the key is
-// unknown. It is O(1).
+// KeyStat returns the stats of one key, as KeyStats does; every field but Key is zero if the key
+// is unknown. It is O(1).
 func (l *Limiter[K]) KeyStat(key K) fairq.KeyStat[K] {
 	if l.hashes {
 		hash(key)

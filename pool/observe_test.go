@@ -130,7 +130,8 @@ func TestObserverOfItems(t *testing.T) {
 			"started  0 0 0 0s", "succeeded  0 0 0 1s", "started  0 1 0 0s",
 			"failed  0 1 0 1s no",
 		}, o.lines)
-		require.Equal(t, []string{"pool: a task failed for good attempts=0 error=no"}, out.lines[slog.LevelWarn])
+		require.Equal(t, []string{"pool: a task failed for good attempts=0 error=no"},
+			out.lines[slog.LevelWarn])
 		require.Empty(t, out.lines[slog.LevelInfo])
 		require.Empty(t, out.lines[slog.LevelError])
 	})

@@ -13,8 +13,8 @@ import (
 // in order.
 //
 // It holds no more tasks than needed, because other processes may have workers for the rest: twice
-// as many as start while a batch is taken. So a pool with few tasks, or with long ones, holds none.
-// A task that has waited too long is handed back.
+// as many as start while a batch is taken. So a pool with few tasks, or with long ones, holds
+// none. A task that has waited too long is handed back.
 type prefetcher[V any] struct {
 	pool  *Pool[V]
 	class *class[V]

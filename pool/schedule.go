@@ -44,8 +44,8 @@ type timetable struct {
 	ranges   []clockRange
 }
 
-// clockRange is a range on a wall clock, by the time since midnight. It ends on the next day if end
-// is not after begin.
+// clockRange is a range on a wall clock, by the time since midnight. It ends on the next day if
+// end is not after begin.
 type clockRange struct {
 	Range
 	begin, end time.Duration

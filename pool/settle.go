@@ -13,8 +13,8 @@ import (
 // sourceRetry.
 const firstSettleRetry = 10 * time.Millisecond
 
-// settle settles a task by one of the task's methods. It retries until ctx is done or the lease may
-// have ended; a zero until means that it lasts.
+// settle settles a task by one of the task's methods. It retries until ctx is done or the lease
+// may have ended; a zero until means that it lasts.
 func (p *Pool[V]) settle(ctx context.Context, t *task.Task[V], until time.Time,
 	call func(context.Context) error,
 ) error {

@@ -46,8 +46,8 @@ type workerSet struct {
 	// See updateLocked.
 	interrupt atomic.Bool
 
-	// mu protects the fields below. Neither the source nor user code is called under it; outbox.mu may
-	// be locked.
+	// mu protects the fields below. Neither the source nor user code is called under it; outbox.mu
+	// may be locked.
 	mu            sync.Mutex
 	scale         Scale // as of now
 	manual        bool  // scale was set by SetWorkers

@@ -78,10 +78,11 @@ type LimitedKey struct {
 //
 //	Payload []byte // from the queue's Codec
 //	At      time.Time
-//	Outcome error // nil if it was acked, an *Error if it failed, ErrDeleted, ErrExpired or ErrDropped
+//	Outcome error // nil if it was acked, else an *Error, ErrDeleted, ErrExpired or ErrDropped
 type Ended = driver.Ended
 
-// State is the state of a task in its life cycle. Its method String returns the name in lower case.
+// State is the state of a task in its life cycle. Its method String returns the name in lower
+// case.
 type State = driver.State
 
 // The states. A task that is done, discarded, deleted, evicted or expired has none: it is gone.

@@ -71,8 +71,8 @@ CREATE INDEX ~tasks_group ON ~tasks (queue, grp) WHERE grp <> '';
 CREATE UNIQUE INDEX ~tasks_unique_key ON ~tasks (queue, unique_key) WHERE unique_key <> '';
 
 CREATE TABLE ~keys (
-	queue, "key", tasks NOT NULL, ready NOT NULL, delayed NOT NULL, taken NOT NULL, buried NOT NULL, held NOT NULL,
-	paused NOT NULL, waits NOT NULL, until NOT NULL, hold NOT NULL, held_by NOT NULL, filled NOT NULL,
+	queue, "key", tasks NOT NULL, ready NOT NULL, delayed NOT NULL, taken NOT NULL,
+	buried NOT NULL, held NOT NULL, paused NOT NULL, waits NOT NULL, until NOT NULL, hold NOT NULL, held_by NOT NULL, filled NOT NULL,
 	limits NOT NULL, -- JSON, '' if it has none of its own
 	PRIMARY KEY (queue, "key")
 ) WITHOUT ROWID;
