@@ -201,7 +201,7 @@ func (o *Options[V]) complete() (*workerSettings, error) {
 		return nil, invalid("Options.DeadLetters is nil; with Options.Queue.WhenFull %v it must be "+
 			"set, or tasks would be lost in silence", o.Queue.WhenFull)
 	case own && o.Queue.Capacity == 0 && o.WhenFull == Reject && o.Queue.KeyCapacity == 0:
-		return nil, invalid("Options.Queue.Capacity is 0; with Options.WhenFull Reject it must be "+
+		return nil, invalid("Options.Queue.Capacity is 0; with Options.WhenFull Reject it must be " +
 			"set, because a queue without limit is never full")
 	case !own && !reflect.ValueOf(o.Queue).IsZero():
 		return nil, invalid("Options.Queue is set; a queue that is not the pool's own has " +

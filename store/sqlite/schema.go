@@ -72,7 +72,8 @@ CREATE UNIQUE INDEX ~tasks_unique_key ON ~tasks (queue, unique_key) WHERE unique
 
 CREATE TABLE ~keys (
 	queue, "key", tasks NOT NULL, ready NOT NULL, delayed NOT NULL, taken NOT NULL,
-	buried NOT NULL, held NOT NULL, paused NOT NULL, waits NOT NULL, until NOT NULL, hold NOT NULL, held_by NOT NULL, filled NOT NULL,
+	buried NOT NULL, held NOT NULL, paused NOT NULL, waits NOT NULL, until NOT NULL, hold NOT NULL,
+	held_by NOT NULL, filled NOT NULL,
 	limits NOT NULL, -- JSON, '' if it has none of its own
 	PRIMARY KEY (queue, "key")
 ) WITHOUT ROWID;
