@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairq/fairq/internal/driver"
+	"github.com/fairq/fairq/store/internal/columns"
 	"github.com/fairq/fairq/store/internal/rows"
 	"github.com/fairq/fairq/task"
 )
@@ -25,6 +26,7 @@ func in(t testing.TB, d *db, f func(v rows.Calls)) {
 	t.Helper()
 	x, err := d.Begin(context.Background())
 	require.NoError(t, err)
+	defer x.Rollback() // or the end of a test that fails would wait
 	v, err := enter(x, &rows.Plan{Exclusive: true})
 	require.NoError(t, err)
 	f(v)
@@ -335,4 +337,27 @@ func TestManyLetOthersIn(t *testing.T) {
 	require.Greater(t, puts, 2, "one before the deletion, one that waits for its end")
 	require.NoError(t, err)
 	require.Equal(t, 10_000, deleted)
+}
+
+// TestRareValues puts new tasks with one rare value each, an error without code and message too.
+func TestRareValues(t *testing.T) {
+	d := openHandle(t, file(t), options{}).db
+	makeQueue(t, d)
+	in(t, d, func(v rows.Calls) {
+		for _, i := range columns.Rare {
+			put, name, text := columns.Tasks.Cells(), columns.Tasks.Columns[i].Name, "x"
+			if name == "err_message" {
+				text = ""
+			}
+			if !columns.SetInt(put.Fields[i], 1) {
+				_, err := columns.SetBytes(put.Fields[i], text, false)
+				require.NoError(t, err)
+			}
+			found, err := v.Get(add(t, v, put.Row), true)
+			require.NoError(t, err)
+			is := columns.Tasks.CellsOf(found)
+			require.Equal(t, columns.Value(put.Fields[i]), columns.Value(is.Fields[i]), name)
+			require.Equal(t, put.Row.Err, found.Err, name)
+		}
+	})
 }
