@@ -13,21 +13,25 @@ import (
 var withTTR = task.PutOptions{TTR: 10 * second}
 
 var leaseCases = []testCase{
-	{"OnTime", "An expired lease is lost for good, even if no consumer " +
-		"has taken the task since.", func(e *env) {
-		q := e.open()
-		id := q.one("a1", withTTR)
-		start, l := time.Now(), q.first("a1")
-		equal(e, "TTR", l.Info().TTR, 10*second)
-		e.at("end of the lease", l.Info().Until, start, 10*second)
-		time.Sleep(10*second - time.Millisecond)
-		l.holds()
-		time.Sleep(time.Millisecond)
-		l.lost(q)
-		q.state(task.Ready, id)
-		equal(e, "losses", q.stats().Losses, 1)
-		equal(e, "consumer", q.peek(id).Info().Consumer, "")
-	}},
+	{
+		"OnTime", "An expired lease is lost for good, even if no consumer " +
+			"has taken the task since. ... One consumer at a time holds a task, while its lease lasts.",
+		func(e *env) {
+			q := e.open()
+			id := q.one("a1", withTTR)
+			start, l := time.Now(), q.first("a1")
+			equal(e, "TTR", l.Info().TTR, 10*second)
+			e.at("end of the lease", l.Info().Until, start, 10*second)
+			time.Sleep(10*second - time.Millisecond)
+			l.holds()
+			q.consumer(task.Filter{}).none()
+			time.Sleep(time.Millisecond)
+			l.lost(q)
+			q.state(task.Ready, id)
+			equal(e, "losses", q.stats().Losses, 1)
+			equal(e, "consumer", q.peek(id).Info().Consumer, "")
+		},
+	},
 	{
 		"HandedOver", "After its end another consumer can take the task. ... extends the lease by d",
 		func(e *env) {
@@ -76,23 +80,26 @@ var leaseCases = []testCase{
 		l[1].lost(q)
 		l[2].ack()
 	}},
-	{"ManyAtOnce", "Changes that are due at a time happen at that time", func(e *env) {
+	{"ManyAtOnce", "Changes that are due at a time happen at that time ... At its end the task " +
+		"leaves the queue", func(e *env) {
 		q := e.open()
-		n := len(q.many(500*few(5), withTTR))
-		for range 2 {
-			var last *task.Task[string]
-			for taken := 0; taken < n; {
-				more, err := q.TakeBatch(ctx, min(task.MaxBatch, n-taken))
-				e.ok(err)
-				taken += len(more)
-				last = more[len(more)-1]
-			}
-			q.none()
-			time.Sleep(10 * second)
-			e.is(last.Touch(ctx, 0), task.ErrLeaseLost)
-			synctest.Wait()
-			q.counts(n, 0, 0, 0, 0)
+		n := len(q.many(500*few(5), task.PutOptions{TTR: 10 * second, TTL: 20 * second}))
+		var last *task.Task[string]
+		for taken := 0; taken < n; {
+			more, err := q.TakeBatch(ctx, min(task.MaxBatch, n-taken))
+			e.ok(err)
+			taken += len(more)
+			last = more[len(more)-1]
 		}
+		time.Sleep(10 * second)
+		e.is(last.Touch(ctx, 0), task.ErrLeaseLost)
+		synctest.Wait()
+		q.counts(n, 0, 0, 0, 0)
+		time.Sleep(10 * second)
+		q.none()
+		q.gone(last.ID)
+		synctest.Wait()
+		q.counts(0, 0, 0, 0, 0)
 	}},
 	{"Context", "At the end of the lease its cause is [ErrLeaseLost], and also [ErrDeleted] if " +
 		"another call has removed the task.", func(e *env) {

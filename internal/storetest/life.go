@@ -55,13 +55,6 @@ var lifeCases = []testCase{
 		q.gone(id)
 		q.counts(0, 0, 0, 0, 0)
 	}},
-	{"OneConsumer", "One consumer at a time holds a task, while its lease lasts.", func(e *env) {
-		q := e.open()
-		q.put("a1")
-		q.first("a1")
-		q.none()
-		q.consumer(task.Filter{}).none()
-	}},
 	{"Settled", "Then all methods of the Task return [ErrLeaseLost] and change nothing. ... " +
 		"A Task from Peek or List has no lease.", func(e *env) {
 		q := e.open()
@@ -129,11 +122,6 @@ var lifeCases = []testCase{
 		q.kick(100, 3)
 		q.order("a2 c1 b1")
 		equal(e, "kicks", q.stats().Kicks, 5)
-		for _, o := range []task.ListOptions{
-			{State: task.Ready}, {Group: "g"}, {After: 1}, {Limit: -1},
-		} {
-			e.is(errOf(q.Kick(ctx, o)), task.ErrInvalid)
-		}
 	}},
 	{"ByID", "It returns [ErrNotFound] if there is no such task, or it is not buried. ... " +
 		"removes a task in any state. A lease on it is lost.", func(e *env) {

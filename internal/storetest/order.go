@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"slices"
-	"testing/synctest"
 	"time"
 
 	"github.com/fairq/fairq"
@@ -176,36 +175,7 @@ func (q *queue) batchIs(want ...string) {
 	}
 }
 
-var delayCases = []testCase{
-	{"OnTime", "Changes that are due at a time happen at that time, " +
-		"and not at the next call.", func(e *env) {
-		q, start := e.open(), time.Now()
-		take := q.taking()
-		q.one("a1", task.PutOptions{Delay: 20 * second})
-		q.one("b1", task.PutOptions{Delay: 10 * second}) // sooner than the known time
-		time.Sleep(10 * second)
-		got(take, "b1").release(5 * second)
-		e.at("b1 taken", take.at, start, 10*second)
-		take = q.taking()
-		time.Sleep(time.Hour)
-		got(take, "b1")
-		e.at("b1 taken again", take.at, start, 15*second)
-		q.first("a1")
-	}},
-}
-
 var ttlCases = []testCase{
-	{"ManyAtOnce", "At its end the task leaves the queue", func(e *env) {
-		q := e.open()
-		for range 2 {
-			ids := q.many(500*few(5), task.PutOptions{TTL: second})
-			time.Sleep(second)
-			q.none()
-			q.gone(ids[0], ids[len(ids)-1])
-			synctest.Wait()
-			q.counts(0, 0, 0, 0, 0)
-		}
-	}},
 	{"Default", "0 means Options.TTL; negative means no end", func(e *env) {
 		q := e.open(options{TTL: second})
 		one, two := q.one("a1", task.PutOptions{}), q.one("a2", task.PutOptions{TTL: 2 * second})

@@ -61,7 +61,6 @@ var themes = []theme{
 	{"Cost", costCases, false},
 	{"Random", randomCases, false},
 	{"Attempts", attemptCases, false},
-	{"Delay", delayCases, false},
 	{"TTL", ttlCases, false},
 	{"Deadline", deadlineCases, false},
 	{"OnExpire", expireCases, false},

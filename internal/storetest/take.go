@@ -10,39 +10,25 @@ import (
 )
 
 var takeCases = []testCase{
-	{"FirstComeFirstServed", "Waiting calls are served first come, first served. ... Calls that " +
-		"wait for tasks are served first come, first served", func(e *env) {
-		q := e.open()
-		c := q.consumer(kinds("x"))
-		takes := []*call[*lease]{
-			q.taking(), c.taking(), q.taking(), q.consumer(task.Filter{}).taking(), c.taking(),
-		}
-		for i, name := range []string{"a1", "b1", "c1", "d1", "e1"} {
-			q.one(name, kind("x"))
-			got(takes[i], name)
-			for _, later := range takes[i+1:] {
-				later.waits()
+	{
+		"FirstComeFirstServed", "Waiting calls are served first come, first served. ... Calls that " +
+			"wait for tasks are served first come, first served ... one new task wakes one of them",
+		func(e *env) {
+			q := e.open()
+			c := q.consumer(kinds("x"))
+			takes := []*call[*lease]{
+				q.taking(), c.taking(), q.taking(), q.consumer(task.Filter{}).taking(), c.taking(),
 			}
-		}
-	}},
-	{"OneWakesOne", "one new task wakes one of them", func(e *env) {
-		q := e.open()
-		takes := make([]*call[*lease], 10)
-		for i := range takes {
-			takes[i] = q.taking()
-		}
-		for i, name := range []string{"a1", "a2", "a3"} {
-			equal(e, "WaitingTake", q.stats().WaitingTake, 10-i)
-			q.put(name)
-			n := 0
-			for _, take := range takes {
-				if take.over() {
-					n++
+			for i, name := range []string{"a1", "b1", "c1", "d1", "e1"} {
+				q.one(name, kind("x"))
+				got(takes[i], name)
+				for _, later := range takes[i+1:] {
+					later.waits()
 				}
+				equal(e, "WaitingTake", q.stats().WaitingTake, len(takes)-1-i)
 			}
-			equal(e, "takes that returned", n, i+1)
-		}
-	}},
+		},
+	},
 	{"CancelledMeanwhile", "A context that ends loses nothing.", func(e *env) {
 		q := e.open()
 		for range 100 {
@@ -87,29 +73,10 @@ var takeCases = []testCase{
 		waiting.waits()
 		time.Sleep(second)
 		equal(e, "the delayed one", payloads(waiting.returns(nil)), "d1")
-		e.is(errOf(q.TakeBatch(ctx, 0)), task.ErrInvalid)
 	}},
 }
 
 var putWaitCases = []testCase{
-	{"Room", "is Put that waits for room", func(e *env) {
-		q := e.open(options{Capacity: 2})
-		put := q.putting("z1")
-		q.state(task.Ready, put.returns(nil))
-		l := q.first("z1")
-		q.put("z2")
-		put = q.putting("a1")
-		put.waits()
-		l.back()
-		put.waits()
-		q.first("z1").bury()
-		put.waits()
-		equal(e, "WaitingPut", q.stats().WaitingPut, 1)
-		q.first("z2").ack()
-		q.state(task.Ready, put.returns(nil))
-		equal(e, "WaitingPut", q.stats().WaitingPut, 0)
-		q.order("a1")
-	}},
 	{"SeveralRooms", "it waits for it", func(e *env) {
 		all := []options{{Capacity: 3}, {KeyCapacity: 3}, {Capacity: 5, KeyCapacity: 3}}
 		e.each(all, func(q *queue) {
