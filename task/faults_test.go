@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -20,8 +21,14 @@ import (
 
 // bubble runs f with a queue in memory, in virtual time.
 func bubble(t *testing.T, o *Options[int], f func(ctx context.Context, q *Queue[int])) {
+	bubbleIn(t, new(memory.Store), o, f)
+}
+
+func bubbleIn(
+	t *testing.T, s Store, o *Options[int], f func(ctx context.Context, q *Queue[int]),
+) {
 	synctest.Test(t, func(t *testing.T) {
-		q, err := Open(t.Context(), new(memory.Store), "q", o)
+		q, err := Open(t.Context(), s, "q", o)
 		require.NoError(t, err)
 		defer func() { require.NoError(t, q.Close(t.Context())) }()
 		f(t.Context(), q)
@@ -77,6 +84,19 @@ func TestHooksAmongOthers(t *testing.T) {
 				OnEvict:  func(*Task[int]) { evicted++; fail() },
 				OnExpire: func(*Task[int]) { expired++; fail() },
 			}, func(ctx context.Context, q *Queue[int]) {
+				away := func(f func()) {
+					done := make(chan struct{})
+					go func() {
+						defer close(done)
+						f()
+					}()
+					<-done
+					synctest.Wait()
+				}
+				put := func(n int) {
+					batch := slices.Repeat([]Entry[int]{{Key: "a", Options: PutOptions{TTL: time.Hour}}}, n)
+					away(func() { _, _ = q.PutBatch(ctx, batch) })
+				}
 				var called atomic.Int32
 				watches := make([]*Watch[int], 6)
 				for i := range watches {
@@ -89,25 +109,12 @@ func TestHooksAmongOthers(t *testing.T) {
 					require.NoError(t, err)
 					require.True(t, armed)
 				}
-				away := func(f func()) {
-					done := make(chan struct{})
-					go func() {
-						defer close(done)
-						f()
-					}()
-					<-done
-					synctest.Wait()
-				}
 				away(func() { _, _ = q.Put(ctx, "a", 1, PutOptions{TTL: time.Hour}) })
 				require.EqualValues(t, 4, called.Load()) // all that count, and the first that waits
 				for _, w := range watches {
 					w.Disarm()
 				}
-				batch := make([]Entry[int], 5)
-				for i := range batch {
-					batch[i] = Entry[int]{Key: "b", Options: PutOptions{TTL: time.Hour}}
-				}
-				away(func() { _, _ = q.PutBatch(ctx, batch) })
+				put(5)
 				require.Equal(t, 3, evicted)
 				time.Sleep(2 * time.Hour)
 				synctest.Wait()
@@ -115,7 +122,7 @@ func TestHooksAmongOthers(t *testing.T) {
 				away(func() {
 					defer func() { _ = recover() }()
 					events := q.Events(ctx)
-					_, _ = q.Put(ctx, "a", 1, PutOptions{})
+					put(1)
 					for range events {
 						fail()
 					}
@@ -135,6 +142,7 @@ type hooked struct {
 	beforeLeave func() error
 	beforeTake  func(consumer driver.Handle)
 	afterTake   func(n int)
+	beforePut   func()
 	afterPut    func(error)
 }
 
@@ -182,6 +190,9 @@ func (h *hooked) PutOne(ctx context.Context, task driver.New) (ID, *driver.Recor
 func (h *hooked) Put(
 	ctx context.Context, tasks []driver.New, ids []ID,
 ) (int, []driver.Record, error) {
+	if h.beforePut != nil {
+		h.beforePut()
+	}
 	n, evicted, err := h.Backend.Put(ctx, tasks, ids)
 	if h.afterPut != nil {
 		h.afterPut(err)
@@ -197,13 +208,8 @@ func (encoding) InMemory() reflect.Type { return reflect.TypeFor[[]byte]() }
 func hookedBubble(
 	t *testing.T, o *Options[int], f func(ctx context.Context, q *Queue[int], h *hooked),
 ) {
-	synctest.Test(t, func(t *testing.T) {
-		h := new(hooked)
-		q, err := Open(t.Context(), h, "q", o)
-		require.NoError(t, err)
-		defer func() { require.NoError(t, q.Close(t.Context())) }()
-		f(t.Context(), q, h)
-	})
+	h := new(hooked)
+	bubbleIn(t, h, o, func(ctx context.Context, q *Queue[int]) { f(ctx, q, h) })
 }
 
 // A Close that fails can be repeated.

@@ -277,56 +277,19 @@ func (w *waiters) has(f Filter) bool {
 	return r.ID != 0
 }
 
-// A taker that is woken because of one task may find another one. Somebody else wants the first.
-func TestTakerFindsAnother(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx := t.Context()
-		q, err := Open[int](ctx, new(memory.Store), "q", nil)
-		require.NoError(t, err)
-		defer func() { require.NoError(t, q.Close(ctx)) }()
-		var kinds [2]string // by taker
-		for i, f := range [][]string{{"a", "b"}, {"b"}} {
-			go func() {
-				one, err := q.NewConsumer(Filter{Kinds: f}).Take(ctx)
-				if err == nil {
-					kinds[i] = one.Kind
-				}
-			}()
-			synctest.Wait()
-		}
-		_, err = q.PutBatch(ctx, []Entry[int]{
-			{Key: "k", Options: PutOptions{Kind: "b", Priority: 1}},
-			{Key: "k", Options: PutOptions{Kind: "a"}},
-		})
-		require.NoError(t, err)
-		synctest.Wait()
-		require.Equal(t, [2]string{"a", "b"}, kinds)
-	})
-}
-
 // A call that makes room admits the waiting callers, so newcomers can use the rest of the room at
 // once: they need not wait for admitted goroutines that have not run yet.
 func TestRoomIsLeftForNewcomers(t *testing.T) {
 	for range 100 {
-		synctest.Test(t, func(t *testing.T) {
-			ctx := t.Context()
-			q, err := Open[int](ctx, new(memory.Store), "q", &Options[int]{Capacity: 3})
-			require.NoError(t, err)
-			defer func() { require.NoError(t, q.Close(ctx)) }()
-			for range 3 {
-				_, err := q.Put(ctx, "x", 0, PutOptions{})
-				require.NoError(t, err)
-			}
+		bubble(t, &Options[int]{Capacity: 3}, func(ctx context.Context, q *Queue[int]) {
+			fill(t, q, "x", 3, PutOptions{})
 			go func() { _, _ = q.PutWait(ctx, "a", 0, PutOptions{}) }()
 			synctest.Wait()
 			tasks, err := q.TakeBatch(ctx, 3)
 			require.NoError(t, err)
 			for i, one := range tasks {
 				require.NoError(t, one.Ack(ctx))
-				if i > 0 {
-					_, err = q.Put(ctx, "b", 0, PutOptions{})
-					require.NoError(t, err)
-				}
+				fill(t, q, "b", min(i, 1), PutOptions{})
 			}
 			order := ""
 			for range 3 {

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairq/fairq"
@@ -101,6 +102,32 @@ func (deaf) Interest() *driver.Interest { return new(driver.Interest) }
 func (deaf) Admit(func(context.Context, driver.New) (driver.ID, *driver.Record, error)) {
 }
 
+// tested is a queue without a Queue.
+type tested struct{ *backend }
+
+func openBackend(t *testing.T, n driver.Notifier) tested {
+	b, err := new(Store).Open(t.Context(), "q", driver.Settings{
+		Capacity: fairq.MaxLen, KeyCapacity: fairq.MaxLen, Retention: time.Minute, Grace: time.Minute,
+	}, n)
+	require.NoError(t, err)
+	return tested{b.(*backend)}
+}
+
+func (b tested) put(t *testing.T, n driver.New) {
+	n.Weight, n.Cost = 1, 1
+	_, _, err := b.PutOne(t.Context(), n)
+	assert.NoError(t, err)
+}
+
+// by is who takes.
+var by = &driver.Taker{Handle: driver.Handle{ID: "c"}}
+
+func (b tested) take(t *testing.T) driver.Attempt {
+	a, err := b.TakeOne(t.Context(), by)
+	require.NoError(t, err)
+	return a
+}
+
 // An empty queue gives back what its backlog took, but for 1.5 MB.
 func TestEmptyQueueIsSmall(t *testing.T) {
 	ctx := t.Context()
@@ -132,21 +159,16 @@ func TestEmptyQueueIsSmall(t *testing.T) {
 func TestTakeIDEndsWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, w := t.Context(), new(watching)
-		opened, err := new(Store).Open(ctx, "q",
-			driver.Settings{Capacity: fairq.MaxLen, KeyCapacity: fairq.MaxLen}, w)
-		require.NoError(t, err)
-		b := opened.(*backend)
-		for range 2 {
-			_, _, err := b.PutOne(ctx, driver.New{Key: "a", Weight: 1, Cost: 1})
-			require.NoError(t, err)
-		}
+		b := openBackend(t, w)
+		b.put(t, driver.New{Key: "a"})
+		b.put(t, driver.New{Key: "a"})
 		for i := range timersPerCall {
 			require.NoError(t, b.HoldKey(ctx, fmt.Sprint(i), time.Second))
 		}
 		require.NoError(t, b.HoldKey(ctx, "a", time.Second+1))
 		w.interest.Waiting.Add(1)
 		time.Sleep(time.Second + 1)
-		_, err = b.TakeID(ctx, driver.Handle{ID: "c"}, 1)
+		_, err := b.TakeID(ctx, by.Handle, 1)
 		require.NoError(t, err)
 		require.NotZero(t, w.ready.Load(), "nobody is told of the other task")
 	})
@@ -157,60 +179,39 @@ func TestTakeIDEndsWait(t *testing.T) {
 func TestMuchIsDue(t *testing.T) {
 	const n = 3 * timersPerCall
 	synctest.Test(t, func(t *testing.T) {
-		ctx := t.Context()
-		opened, err := new(Store).Open(ctx, "q", driver.Settings{
-			Capacity: fairq.MaxLen, KeyCapacity: fairq.MaxLen, Retention: time.Minute, Grace: time.Minute,
-		}, deaf{})
-		require.NoError(t, err)
-		b := opened.(*backend)
-		put := func(n driver.New) error {
-			n.Weight = 1
-			_, _, err := b.PutOne(ctx, n)
-			return err
-		}
-		c := driver.Handle{ID: "c"}
-		last := driver.Lease{}
+		ctx, b, last := t.Context(), openBackend(t, deaf{}), driver.Lease{}
 		for range n {
-			require.NoError(t, put(driver.New{Key: "a"}))
-			r, err := b.TakeOne(ctx, &driver.Taker{Handle: c})
-			require.NoError(t, err)
+			b.put(t, driver.New{Key: "a"})
+			r := b.take(t)
 			last = driver.Lease{ID: r.ID, Number: r.Lease}
 		}
 		for range n {
-			require.NoError(t, put(driver.New{Key: "b", TTL: time.Hour}))
+			b.put(t, driver.New{Key: "b", TTL: time.Hour})
 		}
-		require.NoError(t, put(driver.New{Key: "b", TTL: 2*time.Hour - time.Second, UniqueKey: "x"}))
-		require.NoError(t, b.Leave(ctx, c, time.Second))
+		b.put(t, driver.New{Key: "b", TTL: 2*time.Hour - time.Second, UniqueKey: "x"})
+		require.NoError(t, b.Leave(ctx, by.Handle, time.Second))
 		time.Sleep(2 * time.Hour) // and nobody calls Tick
 
-		_, err = b.Settle(ctx, last, driver.Settlement{})
+		_, err := b.Settle(ctx, last, driver.Settlement{})
 		require.ErrorIs(t, err, driver.ErrLeaseLost)
-		_, _, err = b.Rejoin(ctx, c.ID)
+		_, _, err = b.Rejoin(ctx, by.ID)
 		require.ErrorIs(t, err, driver.ErrNotFound)
 		o, err := b.Outcome(ctx, "x")
 		require.NoError(t, err)
 		require.True(t, o.Done)
 		require.ErrorIs(t, o.Err, driver.ErrExpired)
-		require.NoError(t, put(driver.New{Key: "c", UniqueKey: "x"}))
+		b.put(t, driver.New{Key: "c", UniqueKey: "x"})
 	})
 }
 
 // A consumer that has left and takes again holds its new task, although it was the last taker.
 func TestTakerComesBack(t *testing.T) {
-	ctx := t.Context()
-	opened, err := new(Store).Open(ctx, "q",
-		driver.Settings{Capacity: fairq.MaxLen, KeyCapacity: fairq.MaxLen}, deaf{})
-	require.NoError(t, err)
-	b := opened.(*backend)
-	by := &driver.Taker{Handle: driver.Handle{ID: "c"}}
-	_, _, err = b.PutOne(ctx, driver.New{Key: "a", Weight: 1, Cost: 1})
-	require.NoError(t, err)
+	b := openBackend(t, deaf{})
+	b.put(t, driver.New{Key: "a"})
 	for range 3 {
-		a, err := b.TakeOne(ctx, by)
-		require.NoError(t, err)
-		require.EqualValues(t, 1, a.ID)
+		require.EqualValues(t, 1, b.take(t).ID)
 		b.check(t)
-		require.NoError(t, b.Leave(ctx, by.Handle, 0))
+		require.NoError(t, b.Leave(t.Context(), by.Handle, 0))
 		b.check(t)
 	}
 }
