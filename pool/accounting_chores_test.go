@@ -25,7 +25,6 @@ type chore struct {
 	key   string
 	plain bool // it is for Submit
 	waits bool // for Do
-	tries bool // for TrySubmit
 
 	offered     bool // the call has returned
 	err         error
@@ -137,7 +136,6 @@ func (l *ledger) offer(ctx context.Context, c *chore, how string, uniqueKey bool
 		l.mu.Unlock()
 		err = l.p.Do(ctx, c.key, c, c.put)
 	case "try":
-		l.note(&c.tries)
 		id, err = l.p.TrySubmit(ctx, c.key, c, c.put)
 	default:
 		if uniqueKey {

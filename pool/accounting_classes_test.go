@@ -45,14 +45,13 @@ func (l *ledger) open() {
 	if l.slow {
 		form = 0
 	}
-	o.WhenFull = pool.WhenFull(r.IntN(2))
 	if form > 0 && r.IntN(2) == 0 {
 		o.Queue.WhenFull = fairq.WhenFull(r.IntN(4))
 	}
 	if o.DeadLetters == nil {
 		o.Queue.WhenFull = min(o.Queue.WhenFull, fairq.RejectOverShare)
 	}
-	if form > 0 && (o.WhenFull > pool.Block || o.Queue.WhenFull > fairq.Reject || r.IntN(2) == 0) {
+	if form > 0 && (o.Queue.WhenFull > fairq.Reject || r.IntN(2) == 0) {
 		o.Queue.Capacity = 2 + r.IntN(10)
 	}
 	if form > 0 && r.IntN(3) == 0 {

@@ -128,14 +128,15 @@ func TestOwnCapacity(t *testing.T) {
 		g := newGate()
 		p := openFunc(t, g.handle,
 			pool.Options[int]{
-				Workers: 1, WhenFull: pool.Reject, Queue: task.Options[int]{Capacity: 2},
+				Workers: 1, Queue: task.Options[int]{Capacity: 2},
 				Classes: []pool.Class[int]{
 					{Name: "0"}, {Name: "1"}, {Name: "2", Queue: openQueue[int](t, nil)},
 				},
 			})
 		for class, room := range []int{3, 2, 100} { // one of the first class runs
 			for i := range 100 {
-				_, err := p.Put(ctx, strconv.Itoa(i), i, pool.PutOptions{Class: strconv.Itoa(class)})
+				_, err := p.TrySubmit(ctx, strconv.Itoa(i), i,
+					pool.PutOptions{Class: strconv.Itoa(class)})
 				if i < room {
 					require.NoError(t, err)
 				} else {

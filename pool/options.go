@@ -41,9 +41,6 @@ type Options[V any] struct {
 	Delay         time.Duration
 	DeadlineAfter time.Duration
 
-	// WhenFull decides about a task without room in the queue.
-	WhenFull WhenFull
-
 	// Queue configures a queue of the pool's own: its capacities, WhenFull, MaxInFlightPerKey,
 	// Weight, Quantum, CountKeys and so on. Running tasks do not count in its capacities, and a
 	// retry is never refused. Evicted tasks go to DeadLetters. OnEvict, OnExpire and AsIs are the
@@ -148,15 +145,6 @@ const defaultPrefetch = 256
 // defaultMaxAttempts is the default limit of attempts.
 const defaultMaxAttempts = 10
 
-// WhenFull is what Submit does without room.
-type WhenFull uint8
-
-// The policies.
-const (
-	Block  WhenFull = iota // Submit waits for room
-	Reject                 // Submit returns a *task.FullError
-)
-
 // Class is a queue of a pool that drains several. Within a class keys are served in rounds, as in
 // any queue.
 type Class[V any] struct {
@@ -194,15 +182,9 @@ func (o *Options[V]) complete() (*workerSettings, error) {
 	}
 	bad := queue.Validate()
 	switch {
-	case o.WhenFull > Reject:
-		return nil, invalid("Options.WhenFull is %d; it must be Block, %d, or Reject, %d", o.WhenFull,
-			Block, Reject)
 	case evicts && o.DeadLetters == nil:
 		return nil, invalid("Options.DeadLetters is nil; with Options.Queue.WhenFull %v it must be "+
 			"set, or tasks would be lost in silence", o.Queue.WhenFull)
-	case own && o.Queue.Capacity == 0 && o.WhenFull == Reject && o.Queue.KeyCapacity == 0:
-		return nil, invalid("Options.Queue.Capacity is 0; with Options.WhenFull Reject it must be " +
-			"set, because a queue without limit is never full")
 	case !own && !reflect.ValueOf(o.Queue).IsZero():
 		return nil, invalid("Options.Queue is set; a queue that is not the pool's own has " +
 			"its task.Options already")

@@ -34,10 +34,6 @@ func TestOptionErrors(t *testing.T) {
 		`Options.Classes[2].Name is "a", and so is that of Options.Classes[0]; they must differ`: {
 			Classes: []pool.Class[int]{{Name: "a"}, {Name: "b"}, {Name: "a"}},
 		},
-		"Options.Queue.Capacity is 0; with Options.WhenFull Reject it must be set, because a queue " +
-			"without limit is never full": {
-			WhenFull: pool.Reject, Classes: []pool.Class[int]{{Name: "a"}, {Name: "b"}},
-		},
 		"Options.Delay is 1m0s; it must be less than Options.DeadlineAfter, 1m0s, or no " +
 			"task would ever be started": {
 			Delay: time.Minute, DeadlineAfter: time.Minute,
@@ -56,9 +52,6 @@ func TestOptionErrors(t *testing.T) {
 			Schedule: pool.Schedule{
 				Ranges: []pool.Range{{Time: "08:00-12:00", Pause: true, Scale: pool.Scale{Min: 1, Max: 2}}},
 			},
-		},
-		"Options.WhenFull is 3; it must be Block, 0, or Reject, 1": {
-			WhenFull: 3, Queue: task.Options[int]{Capacity: 1},
 		},
 		"Options.DeadLetters is nil; with Options.Queue.WhenFull EvictOldest it must be set, or tasks " +
 			"would be lost in silence": {
@@ -157,9 +150,7 @@ func TestMisuse(t *testing.T) {
 // TestUnusualOptions has options that look wrong and are valid.
 func TestUnusualOptions(t *testing.T) {
 	for _, o := range []pool.Options[int]{
-		{WhenFull: pool.Reject, Queue: task.Options[int]{KeyCapacity: 1}}, // the key's share is full
-		// that may have a Capacity
-		{WhenFull: pool.Reject, Classes: []pool.Class[int]{{Queue: openQueue[int](t, nil)}}},
+		{Classes: []pool.Class[int]{{Queue: openQueue[int](t, nil)}}},
 		{Queue: task.Options[int]{Capacity: 5, KeyCapacity: 5}},
 		{Queue: task.Options[int]{KeyCapacity: 5}},
 		{Delay: time.Minute},

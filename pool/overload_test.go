@@ -2,7 +2,6 @@ package pool_test
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -21,7 +20,6 @@ import (
 // room for 4. Then the remaining tasks are done. Package fairq has a model of evictions.
 func TestWhenFull(t *testing.T) {
 	for _, c := range []struct {
-		whenFull               pool.WhenFull
 		queue                  fairq.WhenFull
 		keyCapacity            int
 		dropped, refused, left []int
@@ -35,8 +33,7 @@ func TestWhenFull(t *testing.T) {
 		},
 		{queue: fairq.EvictHeaviest, dropped: []int{2, 1}, refused: []int{5}, left: []int{0, 3, 4, 6}},
 	} {
-		c.whenFull = cmp.Or(c.whenFull, pool.Reject)
-		t.Run(fmt.Sprint(c.whenFull, c.queue, c.keyCapacity), func(t *testing.T) {
+		t.Run(fmt.Sprint(c.queue, c.keyCapacity), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, ctx context.Context) {
 				var box mailbox[int]
 				var dropped, refused, done []int
@@ -45,7 +42,7 @@ func TestWhenFull(t *testing.T) {
 					done = append(done, tk.Payload)
 					return nil
 				}, pool.Options[int]{
-					Workers: 1, WhenFull: c.whenFull,
+					Workers:     1,
 					Queue:       task.Options[int]{Capacity: 4, WhenFull: c.queue, KeyCapacity: c.keyCapacity},
 					DeadLetters: box.sink,
 					Observer:    on(pool.EventDropped, func(pool.Event[int]) { told++ }),
@@ -53,7 +50,7 @@ func TestWhenFull(t *testing.T) {
 				p.Pause()
 				begin := time.Now()
 				for n, key := range []string{"a", "a", "a", "b", "c", "a", "b"} {
-					if err := p.Submit(ctx, key, n); err != nil {
+					if _, err := p.TrySubmit(ctx, key, n, pool.PutOptions{}); err != nil {
 						require.ErrorAs(t, err, new(*fairq.FullError))
 						refused = append(refused, n)
 					}
@@ -93,13 +90,14 @@ func TestWhatCannotBeDropped(t *testing.T) {
 				var out bytes.Buffer
 				o := pool.Options[int]{
 					Workers: 1, Queue: task.Options[int]{Capacity: 1, WhenFull: fairq.EvictHeaviest},
-					WhenFull: pool.Reject, DeadLetters: sink,
-					Logger: slog.New(slog.NewTextHandler(&out, nil)),
+					DeadLetters: sink,
+					Logger:      slog.New(slog.NewTextHandler(&out, nil)),
 				}
 				p := openFunc(t, newGate().handle, o)
 				p.Pause()
 				require.NoError(t, p.Submit(ctx, "a", 11))
-				require.ErrorIs(t, p.Submit(ctx, "a", 12), fairq.ErrFull)
+				_, err := p.TrySubmit(ctx, "a", 12, pool.PutOptions{})
+				require.ErrorIs(t, err, fairq.ErrFull)
 				o.Queue.Capacity = 2
 				p = openFunc(t, newGate().handle, o)
 				p.Pause()
@@ -118,16 +116,12 @@ func TestWhatCannotBeDropped(t *testing.T) {
 
 // TestTrySubmit: TrySubmit never waits, and never drops its task.
 func TestTrySubmit(t *testing.T) {
-	for _, c := range []struct {
-		whenFull pool.WhenFull
-		queue    fairq.WhenFull
-	}{{queue: fairq.EvictOldest}, {}, {whenFull: pool.Reject}} {
+	for _, whenFull := range []fairq.WhenFull{fairq.EvictOldest, fairq.Reject} {
 		inBubble(t, func(t *testing.T, ctx context.Context) {
 			var box mailbox[int]
 			p := openFunc(t, nothing,
 				pool.Options[int]{
-					Workers: 1, WhenFull: c.whenFull,
-					Queue: task.Options[int]{Capacity: 1, WhenFull: c.queue}, DeadLetters: box.sink,
+					Workers: 1, Queue: task.Options[int]{Capacity: 1, WhenFull: whenFull}, DeadLetters: box.sink,
 					Delay: time.Minute,
 				})
 			begin := time.Now()
@@ -137,7 +131,7 @@ func TestTrySubmit(t *testing.T) {
 			id, err = p.TrySubmit(ctx, "a", 2, pool.PutOptions{})
 			require.Equal(t, begin, time.Now())
 			synctest.Wait()
-			if c.queue == fairq.EvictOldest {
+			if whenFull == fairq.EvictOldest {
 				require.NoError(t, err)
 				require.Equal(t, 1, box.all()[0].Payload)
 			} else {

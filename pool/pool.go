@@ -21,7 +21,6 @@ type Pool[V any] struct {
 	tasks    taskSource[V]
 	handler  Handler[*task.Task[V]]
 	policy   Policy
-	whenFull WhenFull
 	delay    time.Duration
 	deadline time.Duration
 	sink     Sink[V]
@@ -88,7 +87,7 @@ func newPool[V any](queue *task.Queue[V], handler Handler[*task.Task[V]],
 		panic(err)
 	}
 	p := &Pool[V]{
-		handler: handler, policy: o.Policy, whenFull: o.WhenFull, delay: o.Delay,
+		handler: handler, policy: o.Policy, delay: o.Delay,
 		deadline: o.DeadlineAfter,
 		sink:     o.DeadLetters, observer: o.Observer, submitsDone: make(chan struct{}, 1),
 	}

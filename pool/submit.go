@@ -23,15 +23,15 @@ type PutOptions struct {
 }
 
 // Submit puts a task of a key, with the pool's defaults, into the queue of the pool, the first one
-// if it has several. Options.WhenFull decides if there is no room. If ctx is done, it returns the
-// error of ctx. After Shutdown it returns [ErrShutdown], unless a handler of the pool calls it.
+// if it has several. If there is no room, it waits for some. If ctx is done, it returns the error of
+// ctx. After Shutdown it returns [ErrShutdown], unless a handler of the pool calls it.
 //
 // A handler or a sink of the pool gets a [*task.FullError] instead of waiting for room, because
 // it may have to make that room. The pool recognizes them by the context that they were called
 // with, or one made from it, until the handler returns. With another context the call may wait for
 // itself.
 func (p *Pool[V]) Submit(ctx context.Context, key string, payload V) error {
-	_, err := p.submit(ctx, key, payload, PutOptions{}, p.whenFull)
+	_, err := p.submit(ctx, key, payload, PutOptions{}, true)
 	return err
 }
 
@@ -39,19 +39,19 @@ func (p *Pool[V]) Submit(ctx context.Context, key string, payload V) error {
 func (p *Pool[V]) Put(ctx context.Context, key string, payload V,
 	options PutOptions,
 ) (task.ID, error) {
-	return p.submit(ctx, key, payload, options, p.whenFull)
+	return p.submit(ctx, key, payload, options, true)
 }
 
 // TrySubmit is like Put, but never waits for room: it returns a [*task.FullError].
 func (p *Pool[V]) TrySubmit(ctx context.Context, key string, payload V,
 	options PutOptions,
 ) (task.ID, error) {
-	return p.submit(ctx, key, payload, options, Reject)
+	return p.submit(ctx, key, payload, options, false)
 }
 
-// submit implements Submit, Put and TrySubmit, which differ in whenFull.
+// submit implements Submit, Put and TrySubmit, which differ in whether they wait for room.
 func (p *Pool[V]) submit(
-	ctx context.Context, key string, payload V, o PutOptions, whenFull WhenFull,
+	ctx context.Context, key string, payload V, o PutOptions, waits bool,
 ) (id task.ID, err error) {
 	c, err := p.tasks.class(o.Class)
 	if err != nil {
@@ -68,8 +68,7 @@ func (p *Pool[V]) submit(
 	if p.submitting.Add(1) <= 0 {
 		return 0, ErrShutdown
 	}
-	waits := whenFull == Block && setOf(ctx) != &p.workerSet
-	if waits && p.sink != nil { // the task could become a letter
+	if waits = waits && setOf(ctx) != &p.workerSet; waits && p.sink != nil { // the task could become a letter
 		p.outbox.waitForRoom(ctx, p.accepting)
 	}
 	w := workerOf(ctx)
