@@ -71,7 +71,7 @@ var asIsElsewhere = []testCase{
 		q.put("a1")
 		looker := e.asIs(e.reopen())
 		q.close()
-		q = e.reopenAs(e.store, "queue", options{Capacity: 5, MaxInFlightPerKey: 1})
+		q = e.reopenAs(e.store, options{Capacity: 5, MaxInFlightPerKey: 1})
 		q.put("a2 a3 a4 a5")
 		s, err := looker.Stats(ctx)
 		e.ok(err)

@@ -9,15 +9,15 @@ import (
 
 // reopenAs opens the queue, which nobody has open, with options that it was perhaps not made with.
 // A Store may refuse that.
-func (e *env) reopenAs(store task.Store, name string, o options) *queue {
+func (e *env) reopenAs(store task.Store, o options) *queue {
 	e.Helper()
-	again, err := task.Open(ctx, store, name, &o)
+	again, err := task.Open(ctx, store, "queue", &o)
 	if errors.Is(err, task.ErrInvalid) {
 		e.skip("the Options of a queue cannot be changed: " + err.Error())
 	}
 	e.ok(err)
 	e.ok(again.Close(ctx))
-	return e.openIn(store, name, o)
+	return e.openIn(store, "queue", o)
 }
 
 var changeCases = []testCase{
@@ -26,7 +26,7 @@ var changeCases = []testCase{
 		"Notifier.Due or earlier.", func(e *env) {
 		e.open().close()
 		for _, grace := range []time.Duration{second, time.Hour} {
-			q := e.reopenAs(e.store, "queue", options{Grace: grace})
+			q := e.reopenAs(e.store, options{Grace: grace})
 			q.idles()
 			q.put("a1 b1")
 			held, c := q.first("a1"), q.consumer(task.Filter{})

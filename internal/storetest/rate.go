@@ -153,7 +153,7 @@ var rateElsewhere = []testCase{
 		q.first("a1").ack()
 		q.hold("b", second)
 		q.close()
-		other := e.reopenAs(e.reopen(), "queue", perSecond(2))
+		other := e.reopenAs(e.reopen(), perSecond(2))
 		other.put("b1")
 		other.order("a2 a3")
 		time.Sleep(second)
