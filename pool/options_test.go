@@ -15,8 +15,6 @@ import (
 
 func nothing(context.Context, *task.Task[int]) error { return nil }
 
-func sinkAll(context.Context, *pool.DeadLetter[int]) error { return nil }
-
 // TestOptionErrors has every error that Validate returns, but for those of schedules, backoffs and
 // limits, which have tests of their own.
 func TestOptionErrors(t *testing.T) {

@@ -23,8 +23,8 @@ type PutOptions struct {
 }
 
 // Submit puts a task of a key, with the pool's defaults, into the queue of the pool, the first one
-// if it has several. If there is no room, it waits for some. If ctx is done, it returns the error of
-// ctx. After Shutdown it returns [ErrShutdown], unless a handler of the pool calls it.
+// if it has several. If there is no room, it waits for some. If ctx is done, it returns the error
+// of ctx. After Shutdown it returns [ErrShutdown], unless a handler of the pool calls it.
 //
 // A handler or a sink of the pool gets a [*task.FullError] instead of waiting for room, because
 // it may have to make that room. The pool recognizes them by the context that they were called
@@ -68,7 +68,8 @@ func (p *Pool[V]) submit(
 	if p.submitting.Add(1) <= 0 {
 		return 0, ErrShutdown
 	}
-	if waits = waits && setOf(ctx) != &p.workerSet; waits && p.sink != nil { // the task could become a letter
+	waits = waits && setOf(ctx) != &p.workerSet
+	if waits && p.sink != nil { // the task could become a letter
 		p.outbox.waitForRoom(ctx, p.accepting)
 	}
 	w := workerOf(ctx)

@@ -91,18 +91,20 @@ func (t *Table[R]) choose(is func(c *Column) bool) (some Choice) {
 	return some
 }
 
-// with and Without choose by a mark.
+// with chooses the columns with a mark.
 func (t *Table[R]) with(mark string) Choice {
 	return t.choose(func(c *Column) bool { return strings.Contains(c.marks, mark) })
 }
 
+// Without chooses the columns without a mark.
 func (t *Table[R]) Without(mark string) Choice {
 	return t.choose(func(c *Column) bool { return !strings.Contains(c.marks, mark) })
 }
 
-// Cells returns cells with a zero row, and CellsOf with a copy of one.
+// Cells returns cells with a zero row.
 func (t *Table[R]) Cells() *Cells[R] { return t.cells.Get().(*Cells[R]) }
 
+// CellsOf returns cells with a copy of a row.
 func (t *Table[R]) CellsOf(r *R) *Cells[R] {
 	c := t.Cells()
 	c.Row = *r
