@@ -47,6 +47,8 @@ type class[V any] struct {
 	taskWatch *task.Watch[V] // there may be a task
 	watch     atomic.Int32   // watchOff, watchArmed or watchDue
 
+	unused atomic.Pointer[attempt[V]] // of a take that has found no task
+
 	over    atomic.Bool // the queue was closed or dropped
 	repeats sync.Map    // ids of tasks that this pool has put again by Repeat, which no store marks
 	refused sync.Map    // ids of tasks that are being buried, because the sink refused their letters
@@ -174,7 +176,12 @@ func (s *taskSource[V]) giveBack(c *class[V]) {
 // take takes a task of the class; see takeOne.
 func (c *class[V]) take(wasIdle bool) (a *attempt[V], more bool, err error) {
 	c.watch.Store(watchArmed) // before the call, during which it may become due
-	a = &attempt[V]{class: c}
+	if wasIdle {
+		a = c.unused.Swap(nil)
+	}
+	if a == nil {
+		a = &attempt[V]{class: c}
+	}
 	found, more, err := c.takeOne(c.pool.ctx, &a.task, wasIdle)
 	if more {
 		c.watch.Store(watchOff)
@@ -183,6 +190,8 @@ func (c *class[V]) take(wasIdle bool) (a *attempt[V], more bool, err error) {
 		c.pool.sourceWorks()
 	}
 	if !found {
+		a.task = task.Task[V]{}
+		c.unused.Store(a)
 		return nil, false, err
 	}
 	return a, more, err
