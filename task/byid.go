@@ -87,16 +87,17 @@ func (q *Queue[V]) DeleteUnlessTaken(ctx context.Context, id ID) error {
 	return q.change(ctx, id, driver.Delete, nil, true)
 }
 
-// Change is a change of a task, for [Queue.Change]. A nil field stays as it is.
+// Change is a change of a task, for [Queue.Change]. What a zero field stands for stays as it is.
 type Change[V any] struct {
-	// Delay is the time from now until the task is ready, 0 to make it ready now. The time to live
-	// changes with the delay, as if the task had been put with it. Delay must be nil for a held or
+	// Delay is the time from now until the task is ready, negative to make it ready now. The time to
+	// live changes with the delay, as if the task had been put with it. Delay must be 0 for a held or
 	// buried task.
-	Delay *time.Duration
+	Delay time.Duration
 
-	// A different Priority puts the task behind all others of its key, even with KeepPlace. Its turn
-	// stays with the ready tasks that it leaves behind.
-	Priority *int
+	// Priority is the new priority; negative means priority 0. A different one puts the task behind
+	// all others of its key, even with KeepPlace. Its turn stays with the ready tasks that it leaves
+	// behind.
+	Priority int
 
 	// A new Payload does not move the task.
 	Payload *V
@@ -109,12 +110,18 @@ func (q *Queue[V]) Change(ctx context.Context, id ID, c Change[V]) error {
 	if err := q.notifier.over(); err != nil {
 		return err
 	}
-	a := driver.Amendment{Delay: c.Delay, Priority: c.Priority}
+	var a driver.Amendment
+	if c.Delay != 0 {
+		a.Delay = new(max(c.Delay, 0))
+	}
+	if c.Priority != 0 {
+		a.Priority = new(max(c.Priority, 0))
+	}
 	switch {
-	case c.Delay != nil && (*c.Delay < 0 || *c.Delay > MaxDuration):
-		return checkDelay("Change.Delay", *c.Delay)
-	case c.Priority != nil && (*c.Priority < 0 || *c.Priority > MaxPriority):
-		return invalid("Change.Priority", *c.Priority, fmt.Sprintf("0 to %d", MaxPriority))
+	case c.Delay > MaxDuration:
+		return checkDelay("Change.Delay", c.Delay)
+	case c.Priority > MaxPriority:
+		return invalid("Change.Priority", c.Priority, fmt.Sprintf("%d at most", MaxPriority))
 	case c.Payload != nil && q.options.AsIs: // it may have another Codec
 		return errAsIs
 	case c.Payload != nil:

@@ -358,7 +358,7 @@ func (t *Task) Amend(a *driver.Amendment, priority int, now int64) (Transition, 
 	case delays && !waits:
 		return f, &driver.FieldError{
 			Field: "Change.Delay", Value: *a.Delay,
-			Limit: fmt.Sprintf("nil for a task that is %v", t.State),
+			Limit: fmt.Sprintf("left out for a task that is %v", t.State),
 		}
 	case delays && (t.State == driver.Delayed || *a.Delay > 0):
 		until := Plus(now, *a.Delay)

@@ -112,7 +112,7 @@ func (m *measured) measure() {
 	}
 	take := func() (err error) { t, err = m.Take(ctx); return err }
 	change := func(priority int) func() error {
-		return func() error { return m.Change(ctx, id, task.Change[string]{Priority: &priority}) }
+		return func() error { return m.Change(ctx, id, task.Change[string]{Priority: priority}) }
 	}
 	ack := func() error { return t.Ack(ctx) }
 	ofKind := task.PutOptions{UniqueKey: "u", Kind: "new"}
@@ -127,7 +127,7 @@ func (m *measured) measure() {
 		{"Find", func() error { return errOf(m.Find(ctx, "u")) }},
 		{"Put that replaces", put(replacing)},
 		{"Change", change(1)},
-		{"Change back", change(0)},
+		{"Change back", change(-1)},
 		{"Bury by id", func() error { return m.Bury(ctx, id, errOops) }},
 		{"Kick", func() error { return errOf(m.Kick(ctx, task.ListOptions{})) }},
 		{"Take of a kind", func() (err error) { t, err = m.picky.Take(ctx); return err }},

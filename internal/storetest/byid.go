@@ -117,18 +117,18 @@ var byIDCases = []testCase{
 		e.is(c.ReleaseAll(ctx), task.ErrClosed)
 	}},
 	{"ChangeDelay", "the time from now until the task is ready, " +
-		"0 to make it ready now", func(e *env) {
+		"negative to make it ready now", func(e *env) {
 		e.each(modes, func(q *queue) {
 			start := time.Now()
 			id := q.one("a1", task.PutOptions{Delay: 10 * second, TTL: 5 * second})
 			w := q.watch(ctx)
-			q.changes(id, task.Change[string]{Delay: new(20 * second)})
+			q.changes(id, task.Change[string]{Delay: 20 * second})
 			e.at("Until", q.peek(id).Info().Until, start, 20*second)
 			e.at("Expires", q.peek(id).Info().Expires, start, 25*second)
 			waits := q.taking()
 			time.Sleep(15 * second)
 			waits.waits()
-			now := task.Change[string]{Delay: new(time.Duration)}
+			now := task.Change[string]{Delay: -1}
 			q.changes(id, now)
 			l := got(waits, "a1")
 			e.at("ReadyAt", l.Info().ReadyAt, start, 15*second)
@@ -136,22 +136,22 @@ var byIDCases = []testCase{
 			w.saw("change a, change a, take a")
 			l.back()
 			q.changes(id, now) // it is ready
-			q.changes(id, task.Change[string]{Delay: new(2 * second)})
+			q.changes(id, task.Change[string]{Delay: 2 * second})
 			q.goesOn("a1", 2*second)
 		})
 	}},
-	{"ChangePriority", "puts the task behind all others of its " +
+	{"ChangePriority", "negative means priority 0 ... puts the task behind all others of its " +
 		"key, even with KeepPlace ... Payload does not move the task.", func(e *env) {
 		e.each(modes, func(q *queue) {
 			ids := q.put("a1 b1 a2 a4", task.PutOptions{Priority: 5})
 			waits := q.consumer(upTo(0)).taking()
 			waits.waits()
-			urgent := task.Change[string]{Priority: new(int)}
+			urgent := task.Change[string]{Priority: -1}
 			q.changes(ids[1], urgent)
 			got(waits, "b1").ack()
 			q.put("a3")
 			q.changes(ids[0], urgent)
-			q.changes(ids[2], task.Change[string]{Priority: new(6)})
+			q.changes(ids[2], task.Change[string]{Priority: 6})
 			q.changes(ids[0], task.Change[string]{Payload: new("a8")})
 			q.order("a3 a8 a4 a2")
 		})
@@ -161,26 +161,24 @@ var byIDCases = []testCase{
 		q := e.open()
 		ids := append(q.put("a1 b1"), q.one("c1", in(task.Member)))
 		q.bury(ids[1])
-		later := task.Change[string]{Delay: new(second), Payload: new("x")}
+		later := task.Change[string]{Delay: second, Payload: new("x")}
 		for i, state := range []string{"buried", "held"} {
 			err := q.Change(ctx, ids[i+1], later)
 			e.is(err, task.ErrInvalid)
 			equal(e, "error", err.Error(),
-				"task: Change.Delay is 1s; it must be nil for a task that is "+state)
+				"task: Change.Delay is 1s; it must be left out for a task that is "+state)
 			equal(e, "payload", q.peek(ids[i+1]).Payload, []string{"b1", "c1"}[i])
 		}
 		for _, c := range []task.Change[string]{
-			{Delay: new(-second)},
-			{Delay: new(task.MaxDuration + 1)},
-			{Priority: new(-1)},
-			{Priority: new(task.MaxPriority + 1)},
+			{Delay: task.MaxDuration + 1},
+			{Priority: task.MaxPriority + 1},
 		} {
 			c.Payload = new("x")
 			e.is(q.Change(ctx, ids[0], c), task.ErrInvalid)
 		}
 		e.is(e.asIs(e.store).Change(ctx, ids[0], later), task.ErrInvalid)
 		l := q.first("a1")
-		for _, c := range []task.Change[string]{later, {Priority: new(1)}, {}} {
+		for _, c := range []task.Change[string]{later, {Priority: 1}, {}} {
 			e.is(q.Change(ctx, l.ID, c), task.ErrTaken)
 			e.is(q.Change(ctx, 1000, c), task.ErrNotFound)
 		}

@@ -306,10 +306,10 @@ func (c *comparison) change() {
 func (c *comparison) amend(id task.ID) {
 	var how task.Change[int]
 	if c.chance(2) {
-		how.Delay = new(time.Duration(c.IntN(2)) * c.duration())
+		how.Delay = max(-1, time.Duration(c.IntN(2))*c.duration()-1)
 	}
 	if c.chance(2) {
-		how.Priority = new(c.IntN(2))
+		how.Priority = 2*c.IntN(2) - 1
 	}
 	if c.chance(2) {
 		c.payload++

@@ -103,8 +103,8 @@ var holdCases = []testCase{
 		for i, leave := range []func(q *queue, id task.ID){
 			(*queue).remove,
 			(*queue).bury,
-			func(q *queue, id task.ID) { q.changes(id, task.Change[string]{Delay: new(time.Hour)}) },
-			func(q *queue, id task.ID) { q.changes(id, task.Change[string]{Priority: new(1)}) },
+			func(q *queue, id task.ID) { q.changes(id, task.Change[string]{Delay: time.Hour}) },
+			func(q *queue, id task.ID) { q.changes(id, task.Change[string]{Priority: 1}) },
 			func(q *queue, _ task.ID) { q.cancel() },
 			func(*queue, task.ID) { time.Sleep(10 * second) }, // to its deadline
 			func(q *queue, _ task.ID) { q.one("a2", o) },

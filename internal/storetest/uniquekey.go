@@ -170,7 +170,7 @@ var uniqueKeyCases = []testCase{
 				q.one("a5", debounce)
 				due(start, 2*second)
 				time.Sleep(second)
-				q.changes(id, task.Change[string]{Delay: new(20 * second)})
+				q.changes(id, task.Change[string]{Delay: 20 * second})
 				due(start, 21*second)
 				q.one("a5", debounce)
 				q.order("b1 a6")
