@@ -35,7 +35,7 @@
 //
 // These are medians of BenchmarkLook, and for tasks of BenchmarkUpcoming in task/memory. On a very
 // busy machine a goroutine may lose its processor for many milliseconds while it holds the lock:
-// docs/operating.md has the figures. A Monitor keeps the counts of the last minute and an hour of
+// docs/costs.md has the figures. A Monitor keeps the counts of the last minute and an hour of
 // points for the charts, some 100 KB for each source.
 //
 // # Paths

@@ -44,8 +44,8 @@
 // # Failures
 //
 // A handler that returns an error, or panics, has failed. The task is retried after a delay, see
-// [Backoff], up to its own PutOptions.MaxAttempts, or else Policy.MaxAttempts. [Permanent] ends
-// that sooner; [RetryAfter] and [Snooze] set the delay.
+// [Backoff], up to its own PutOptions.MaxAttempts, or else that of its queue, or else
+// Policy.MaxAttempts. [Permanent] ends that sooner; [RetryAfter] and [Snooze] set the delay.
 //
 // A task that has failed for good goes to DeadLetters, with everything known of it, see
 // [DeadLetter]: into another queue ([Forward]), a file (package spill), or any function. Without
@@ -56,7 +56,8 @@
 // so nobody's tasks start any more. A MaxInFlightPerKey of the queue below the workers prevents
 // that: with w workers and a limit of n, w/n keys, rounded up, less 1 may hang while the others
 // are served. So a limit of half of the workers bears one such key. A Policy.Timeout gives workers
-// back, but only from handlers that heed their contexts. NewWorkers has no such limit.
+// back, but only from handlers that heed their contexts. With NewWorkers the limit is that of a
+// FairQueue with ShareTime, and the context of a handler ends with WorkersOptions.Timeout.
 //
 // docs/guide.md has the packages side by side.
 //
