@@ -27,8 +27,10 @@ type Options[K comparable, V any] struct {
 	WhenFull WhenFull
 
 	// Weight returns the number of items of a key in a round: 1 to [MaxWeight]. With any other
-	// number the push fails with [ErrWeight]. nil means 1 for every key. Each push calls it, a batch
-	// once for a run of one key, without the lock held, so calls may overlap.
+	// number the push fails with [ErrWeight]. nil means 1 for every key.
+	//
+	// Each push calls Weight; a batch calls it once for neighbours of the same key. The lock is not
+	// held, so calls may overlap.
 	Weight func(K) int
 
 	// Cost returns the work of an item, in units of your choice: tokens, bytes, rows, seconds. Then
@@ -77,10 +79,11 @@ type Options[K comparable, V any] struct {
 	ShareTime bool
 
 	// MaxInFlightPerKey is the greatest number of items that a key has in hand with ShareTime, which
-	// it needs; 0 means no limit. Without it a key whose jobs hang takes all consumers. A key at its
-	// limit is passed over and loses nothing: Pop finds no item, and consumers wait, while items of
-	// such keys alone are queued. Position, Drain and Snapshot ignore the limit. An item whose Done
-	// is never called keeps its place; [Stats].Taken and [KeyStat].Taken show it.
+	// it needs; 0 means no limit. Without it a key whose jobs hang takes all consumers.
+	//
+	// A key at its limit is passed over and loses nothing. While all queued items are of such keys,
+	// Pop finds no item and consumers wait. Position, Drain and Snapshot ignore the limit. An item
+	// counts until its Done; [Stats].Taken and [KeyStat].Taken show items whose Done is missing.
 	MaxInFlightPerKey int
 
 	// OnEvict gets each evicted item, after the lock is released, in the goroutine of the push that

@@ -73,8 +73,8 @@ func newSource(name, kind string, of viewed) *Source {
 // Name returns the name.
 func (s *Source) Name() string { return s.name }
 
-// Stats returns a [fairq.Stats], [task.Stats], [pool.Stats] or [admit.Stats] as of now. Beside an
-// error, the counters of this process are there.
+// Stats returns a [fairq.Stats], [task.Stats], [pool.Stats] or [admit.Stats] as of now. If it
+// returns an error too, the value has only the counters of this process.
 func (s *Source) Stats(ctx context.Context) (any, error) { return s.of.stats(ctx) }
 
 // KeyStats returns n keys as [fairq.FairQueue.KeyStats], [task.Queue.KeyStats] or

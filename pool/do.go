@@ -11,11 +11,13 @@ import (
 
 // Do is Put that waits for the outcome. It returns nil if the task was done, and the recorded
 // [*task.Error] if it failed for good. If ctx is done first it returns the error of ctx, and the
-// task stays in the queue. While a handler of the pool waits in it, another one gets its place, as
-// in [Yield]: only ctx ends the wait for a task that cannot start before the handler has returned,
-// such as one of its own key with a MaxInFlightPerKey of 1. After Shutdown it returns
-// [ErrShutdown] if the queue is the pool's own. In another queue it waits on, because other
-// processes may do its tasks. The options must not have Replace.
+// task stays in the queue. After Shutdown it returns [ErrShutdown] if the queue is the pool's own.
+// In another queue it waits on, because other processes may do its tasks. The options must not
+// have Replace.
+//
+// A handler of the pool may call Do: while it waits, another handler gets its place, as in
+// [Yield]. If the task cannot start before the handler has returned, only ctx ends the wait. A
+// task of the handler's own key is such a task, if MaxInFlightPerKey is 1.
 func (p *Pool[V]) Do(ctx context.Context, key string, payload V, options PutOptions) error {
 	c, err := p.tasks.class(options.Class)
 	switch {

@@ -177,12 +177,12 @@ func (p *Pool[V]) Queue(class string) *task.Queue[V] {
 }
 
 // Wait waits until no task is ready, delayed or running in the queues of the pool, as far as this
-// process can see, and until Stats and DeadLetters have all outcomes. It does not wait for a task
-// that this pool has put again by [Repeat] while that is delayed; it waits for those of other
-// processes. It returns
-// [ErrShutdown] if Shutdown has left tasks, and the error of ctx if ctx is done first. A handler
-// must not call it, because it would wait for itself: with its context it returns an
-// [task.ErrInvalid].
+// process can see, and until Stats and DeadLetters have all outcomes. It does not wait for a
+// delayed task that this pool has put again by [Repeat]. It waits for those of other processes.
+//
+// Wait returns [ErrShutdown] if Shutdown has left tasks, and the error of ctx if ctx is done
+// first. A handler must not call it, because it would wait for itself: with the context of a
+// handler Wait returns a [task.ErrInvalid].
 func (p *Pool[V]) Wait(ctx context.Context) error {
 	if err := p.notInHandler(ctx, "Wait"); err != nil {
 		return err

@@ -66,8 +66,8 @@ var (
 	// of its context has not happened. The tasks that such a call has taken are handed back.
 	ErrUnknown = driver.ErrUnknown
 
-	// ErrResumed is returned by a consumer that another caller has resumed by its ID, and with it its
-	// tasks. It is an ErrLeaseLost.
+	// ErrResumed is returned by calls of a consumer that another caller has resumed by its ID: that
+	// caller has its tasks now. It is an ErrLeaseLost.
 	ErrResumed = driver.ErrResumed
 
 	// ErrDuplicate is returned when there is a task with this unique key.

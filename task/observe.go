@@ -94,8 +94,8 @@ func (q *Queue[V]) KeepsOrder() bool {
 }
 
 // MaxInFlight returns how many tasks of a key can be taken at the same time: the limit of the key,
-// see SetKey, or else Options.MaxInFlightPerKey; [fairq.MaxLen] without a limit. It is a call of
-// LimitedKeys, if keys may have limits of their own.
+// see SetKey, or else Options.MaxInFlightPerKey, or else [fairq.MaxLen]. If keys may have limits
+// of their own, it costs a call of LimitedKeys.
 func (q *Queue[V]) MaxInFlight(ctx context.Context, key string) (int, error) {
 	s := driver.Settings{MaxInFlightPerKey: q.options.MaxInFlightPerKey}
 	if s.MaxInFlightPerKey == 0 && q.options.KeyRate == (Rate{}) {

@@ -18,7 +18,7 @@ import (
 // the queue open at the same time.
 type Options[V any] struct {
 	// Capacity is the greatest number of tasks, in all states unless CountOnlyWaiting is set. 0 means
-	// no limit, because a refused task has no other place. (Queue-wide.)
+	// no limit. (Queue-wide.)
 	Capacity int
 
 	// KeyCapacity is the greatest number of tasks of one key, counted in the same way. 0 means no
@@ -264,7 +264,7 @@ func (jsonCodec[V]) Decode(data []byte) (payload V, err error) {
 	return payload, err
 }
 
-// Validate returns the error that [Open] returns for the options in every store.
+// Validate returns the error that [Open] would return for the options, whatever the store.
 func (o Options[V]) Validate() error { return o.complete() }
 
 // complete checks the options and fills in defaults.

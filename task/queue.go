@@ -233,7 +233,8 @@ func (q *Queue[V]) TakeBatch(ctx context.Context, n int) ([]*Task[V], error) {
 	return q.self.TakeBatch(ctx, n)
 }
 
-// TryTake is Take without waiting, even behind calls that wait. If there is no task, ok is false.
+// TryTake is Take that does not wait, and does not queue up behind calls that wait. If there is no
+// task, ok is false.
 func (q *Queue[V]) TryTake(ctx context.Context) (t *Task[V], ok bool, err error) {
 	return q.self.TryTake(ctx)
 }

@@ -18,11 +18,12 @@ import (
 // call buries or deletes the task. Then all methods of the Task return [ErrLeaseLost] and change
 // nothing. A Task from Peek or List has no lease.
 //
-// A Task has the values of the call that returned it, but for two. Touch changes Info.Until, and
-// the call that ends the lease Info.State: it is 0 if the task is gone. In a transaction of the
-// caller's own both change when the store commits it (InTx), and never if the caller does
-// (WithTx). All methods are safe for concurrent use, except with reads of the fields that they
-// change.
+// A Task has the values of the call that returned it, except for two. Touch changes Info.Until.
+// The call that ends the lease changes Info.State: it is 0 if the task is gone. In a transaction
+// of the caller's own both change when the store commits it (InTx), and never if the caller does
+// (WithTx).
+//
+// All methods are safe for concurrent use, except with reads of the fields that they change.
 //
 // A consumer may change Priority before a Release, Snooze, Return, Fail, HoldKey, Repeat or Bury:
 // then the task has the new priority, and queues there like new work, even with KeepPlace.
@@ -73,8 +74,8 @@ func (t *Task[V]) Begin() {
 	}
 }
 
-// End is for a queue with Options.ShareTime and a consumer that goes on to hold a task which is
-// done: the attempt ends now, and not when the consumer ends the lease. The second End of a Task
+// End ends the attempt now, for a queue with Options.ShareTime. Otherwise the attempt ends with
+// the lease. Call End when the task is done but will be settled later. The second End of a Task
 // does nothing.
 func (t *Task[V]) End() {
 	if atomic.LoadUint32(&t.began) == 0 {
