@@ -236,7 +236,7 @@ func (a *attempt[V]) settleBy(call func(context.Context) error, kind EventKind,
 	}
 	bad := p.settle(ctx, t, until, func(ctx context.Context) error {
 		err := call(ctx)
-		if err != nil && !isLost(err) {
+		if err != nil && !isLost(err) && kind != EventReturned { // closing the consumer returns it
 			p.unsettled.Store(t, *t) // a copy, because the next call changes the task
 		} else {
 			p.unsettled.Delete(t)

@@ -3,6 +3,7 @@ package pool_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -70,6 +71,33 @@ func TestEscalation(t *testing.T) {
 		}
 		s := p.Stats()
 		require.Equal(t, [4]uint64{6, 1, 1, 4}, [4]uint64{s.Started, s.Succeeded, s.Failed, s.Returned})
+	})
+}
+
+// An interrupted attempt does not count, even if the store takes its task back only later.
+func TestInterruptedWhileTheStoreIsAway(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		q, db := openDatabase[int](t, time.Millisecond, nil)
+		var away atomic.Bool
+		db.fails = func(string) bool { return away.Load() }
+		p := openNew(t, q, func(ctx context.Context, _ *task.Task[int]) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}, pool.Options[int]{Workers: 1})
+		require.NoError(t, p.Submit(ctx, "a", 0))
+		time.Sleep(time.Second)
+		away.Store(true)
+		over, cancel := context.WithCancel(ctx)
+		cancel()
+		shutdown := later(func() error { return p.Shutdown(over) })
+		time.Sleep(time.Minute)
+		away.Store(false)
+		require.Error(t, <-shutdown)
+		require.NoError(t, p.Shutdown(ctx))
+		tasks, err := q.List(ctx, task.ListOptions{})
+		require.NoError(t, err)
+		require.Len(t, tasks, 1)
+		require.Equal(t, [2]any{task.Ready, 0}, [2]any{tasks[0].Info().State, tasks[0].Attempts})
 	})
 }
 
