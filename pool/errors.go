@@ -32,7 +32,7 @@ var (
 	ErrDeadline = errors.New("pool: deadline of the task is over")
 
 	// ErrSnoozed marks errors of [Snooze], [HoldKey] and [Repeat], as [errors.Is] reports: nothing
-	// has failed.
+	// has failed, unless a Snooze or HoldKey is joined with another error.
 	ErrSnoozed = errors.New("pool: snoozed")
 )
 
@@ -90,14 +90,16 @@ func (e *retryError) Is(target error) bool { return e.snooze && target == ErrSno
 func RetryAfter(delay time.Duration) error { return &retryError{delay: clamp(delay)} }
 
 // Snooze returns an error that hands the task back for a delay. The task has not failed, and the
-// attempt does not count.
+// attempt does not count. Joined with another error, as in `errors.Join(err, pool.Snooze(d))`, it
+// is a failure like RetryAfter, and counts.
 func Snooze(delay time.Duration) error { return &retryError{delay: clamp(delay), snooze: true} }
 
 // HoldKey returns an error that hands the task back for a delay, as Snooze does, and lets all
 // other tasks of the key wait too. Use it when a service says when to ask again, such as an HTTP
 // server by a Retry-After. The task is then the first of its key. The queue stores the wait, so it
-// outlasts the process; see [task.Task.HoldKey]. An attempt that is to count calls
-// [task.Queue.HoldKey] and returns another error.
+// outlasts the process; see [task.Task.HoldKey]. Joined with another error, as in
+// `errors.Join(err, pool.HoldKey(d))`, the task has failed and the attempt counts; the key waits
+// all the same, except after the last attempt.
 func HoldKey(delay time.Duration) error {
 	return &retryError{delay: clamp(delay), snooze: true, holdKey: true}
 }

@@ -2,6 +2,7 @@ package pool_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -81,6 +82,33 @@ func TestHoldKey(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A HoldKey that is joined with another error is a failure, whose attempt counts, and the key
+// waits. Alone, joined with nil, or in an error that only adds a text, it is none.
+func TestHoldKeyCounts(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		begin, hold := time.Now(), pool.HoldKey(time.Minute)
+		var log []string
+		p := openFunc(t, func(_ context.Context, tk *task.Task[int]) error {
+			log = append(log, fmt.Sprint(tk.Payload, " ", tk.Attempts, " ", time.Since(begin)))
+			switch {
+			case tk.Payload > 0:
+				return nil
+			case len(log) == 1:
+				return fmt.Errorf("step: %w", errors.Join(nil, hold))
+			}
+			return fmt.Errorf("step: %w", errors.Join(errNo, hold))
+		}, pool.Options[int]{Workers: 1, Policy: pool.Policy{MaxAttempts: 3}})
+		for i := range 2 {
+			require.NoError(t, p.Submit(ctx, "a", i))
+		}
+		wait(t, p)
+		require.Equal(t, []string{"0 1 0s", "0 1 1m0s", "0 2 2m0s", "0 3 3m0s", "1 1 3m0s"}, log)
+		s := p.Stats()
+		require.Equal(t, [3]uint64{1, 2, 1}, [3]uint64{s.Snoozed, s.Retried, s.Failed})
+		end(t, ctx, p)
+	})
 }
 
 // TestInOrder has handlers that fail in every way in which a task is tried again, and some that

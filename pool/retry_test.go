@@ -153,6 +153,11 @@ func TestErrorsThatSayWhen(t *testing.T) {
 			[]time.Duration{0, time.Hour, 2 * time.Hour},
 			"no\npool: to be tried again in 1h0m0s",
 		},
+		"snooze, because": {
+			fmt.Errorf("it: %w", errors.Join(errNo, pool.Snooze(time.Hour))),
+			[]time.Duration{0, time.Hour, 2 * time.Hour},
+			"it: no\npool: to be done in 1h0m0s",
+		},
 		"at once": {
 			pool.RetryAfter(-time.Hour),
 			[]time.Duration{0, 0, 0},

@@ -74,6 +74,11 @@ func (a *attempt[V]) settle(err error) {
 		return
 	}
 	again, _ := errors.AsType[*retryError](err)
+	joined, _ := errors.AsType[interface {
+		error
+		Unwrap() []error
+	}](err)
+	holds := p.policy.InOrder || again != nil && again.holdKey
 	_, permanent := errors.AsType[*permanentError](err)
 	switch {
 	case err == errLate: //nolint:errorlint // not that in what Do has returned
@@ -92,22 +97,30 @@ func (a *attempt[V]) settle(err error) {
 		}
 	case p.ctx.Err() != nil: // Shutdown has cancelled the handler
 		a.settleBy(t.Return, EventReturned, 0, err)
-	case again != nil && again.snooze:
+	case again != nil && again.snooze && (joined == nil || len(joined.Unwrap()) == 1):
 		snooze := t.Snooze
-		if again.holdKey || a.class.pool.policy.InOrder {
+		if holds {
 			snooze = func(ctx context.Context, d time.Duration) error { return t.HoldKey(ctx, nil, d) }
 		}
 		a.settleBy(func(ctx context.Context) error { return snooze(ctx, again.delay) },
 			EventSnoozed, again.delay, err)
 	default:
 		err = a.timedOut(err)
-		switch limit := a.maxAttempts(); {
+		fail, limit, delay := t.Fail, a.maxAttempts(), p.policy.Backoff.delay(max(t.Attempts, 1))
+		if again != nil {
+			delay = again.delay
+		}
+		if holds {
+			fail = t.HoldKey
+		}
+		switch {
 		case limit > 0 && t.Attempts >= limit:
 			a.fail(ReasonFailed, err)
-		case again != nil:
-			a.retry(again.delay, err)
+		case a.tooLate(delay): // its time will be over then
+			a.fail(ReasonDeadline, err)
 		default:
-			a.retry(p.policy.Backoff.delay(max(t.Attempts, 1)), err)
+			a.settleBy(func(ctx context.Context) error { return fail(ctx, err, delay) }, EventRetried,
+				delay, err)
 		}
 	}
 	if h := p.tasks.prefetcher; h != nil && again != nil && again.holdKey {
@@ -168,20 +181,6 @@ func (a *attempt[V]) ack(ctx context.Context) error {
 		a.worker.following = next
 	}
 	return err
-}
-
-// retry retries the task after a delay, unless its time will be over then.
-func (a *attempt[V]) retry(delay time.Duration, err error) {
-	if a.tooLate(delay) {
-		a.fail(ReasonDeadline, err)
-		return
-	}
-	fail := a.task.Fail
-	if a.class.pool.policy.InOrder {
-		fail = a.task.HoldKey
-	}
-	a.settleBy(func(ctx context.Context) error { return fail(ctx, err, delay) }, EventRetried, delay,
-		err)
 }
 
 // fail ends a task that has failed for good. Its dead letter goes first: the task may leave the
