@@ -64,6 +64,17 @@ func newKeyRows[K comparable](orders ...[]fairq.KeyStat[K]) *keyRows[K] {
 	return t
 }
 
+// firstRows returns the rows of the first keys of all orders.
+func firstRows[K comparable](
+	keyStats func(n int, by fairq.KeyOrder) []fairq.KeyStat[K],
+) *keyRows[K] {
+	var orders [fairq.ByRefused + 1][]fairq.KeyStat[K]
+	for by := range orders {
+		orders[by] = keyStats(maxKeys, fairq.KeyOrder(by))
+	}
+	return newKeyRows(orders[:]...)
+}
+
 // add fills in the row of a key. For tasks, the order by service has only counted events.
 func (t *keyRows[K]) add(s *fairq.KeyStat[K], first bool) {
 	row := t.of(s.Key)
@@ -77,6 +88,14 @@ func (t *keyRows[K]) add(s *fairq.KeyStat[K], first bool) {
 	if s.WaitsUntil.IsZero() {
 		row.WaitsUntil, row.HeldUntil = was.WaitsUntil, was.HeldUntil
 	}
+}
+
+// shownStats returns the numbers of keys as they are shown.
+func shownStats[K comparable](stats []fairq.KeyStat[K]) (all []fairq.KeyStat[string]) {
+	for i := range stats {
+		all = append(all, shownStat(&stats[i], keyText(any(stats[i].Key))))
+	}
+	return all
 }
 
 // shownStat returns the numbers of a key that is shown as that text.

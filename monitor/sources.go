@@ -35,11 +35,7 @@ type fairQueue[K comparable, V any] struct {
 func (q *fairQueue[K, V]) look(context.Context) (s sample, err error) {
 	stats := q.Stats()
 	s.Stats, s.Backlog, s.Oldest = stats, stats.Len, stats.OldestAge
-	var orders [fairq.ByRefused + 1][]fairq.KeyStat[K]
-	for by := range orders {
-		orders[by] = q.KeyStats(maxKeys, fairq.KeyOrder(by))
-	}
-	keys := newKeyRows(orders[:]...)
+	keys := firstRows(q.KeyStats)
 	for i, u := range q.FairQueue.Upcoming(maxUpcoming) {
 		up := upcomingRow{Key: keys.text(u.Key), Round: u.Round, Cost: u.Cost, Age: u.Age}
 		if i < maxDescribed {
@@ -57,11 +53,8 @@ func (q *fairQueue[K, V]) stats(context.Context) (any, error) { return q.Stats()
 
 func (q *fairQueue[K, V]) keyStats(
 	_ context.Context, n int, by fairq.KeyOrder,
-) (all []fairq.KeyStat[string], err error) {
-	for _, k := range q.KeyStats(n, by) {
-		all = append(all, shownStat(&k, keyText(any(k.Key))))
-	}
-	return all, nil
+) ([]fairq.KeyStat[string], error) {
+	return shownStats(q.KeyStats(n, by)), nil
 }
 
 func (q *fairQueue[K, V]) keyLen(text string, last *sample) (n int, known bool) {
@@ -289,10 +282,7 @@ func (q *taskQueue[V]) keyStats(
 	ctx context.Context, n int, by fairq.KeyOrder,
 ) ([]fairq.KeyStat[string], error) {
 	all, err := q.KeyStats(ctx, n, by)
-	for i := range all {
-		all[i].Key = keyText(all[i].Key)
-	}
-	return all, err
+	return shownStats(all), err
 }
 
 // Workers is what a [pool.Pool] and a [pool.Workers] have in common.
@@ -414,14 +404,10 @@ func Limiter[K comparable](name string, l *admit.Limiter[K]) *Source {
 
 type limiter[K comparable] struct{ *admit.Limiter[K] }
 
-func (l limiter[K]) look(ctx context.Context) (s sample, err error) {
+func (l limiter[K]) look(context.Context) (s sample, err error) {
 	stats := l.Stats()
 	s.Stats, s.Backlog, s.Oldest = stats, stats.Waiting, stats.OldestWait
-	var orders [fairq.ByRefused + 1][]fairq.KeyStat[string]
-	for by := range orders {
-		orders[by], _ = l.keyStats(ctx, maxKeys, fairq.KeyOrder(by))
-	}
-	s.Keys = newKeyRows(orders[:]...).longest()
+	s.Keys = firstRows(l.KeyStats).longest()
 	return s, nil
 }
 
@@ -429,11 +415,8 @@ func (l limiter[K]) stats(context.Context) (any, error) { return l.Stats(), nil 
 
 func (l limiter[K]) keyStats(
 	_ context.Context, n int, by fairq.KeyOrder,
-) (all []fairq.KeyStat[string], err error) {
-	for _, k := range l.KeyStats(n, by) {
-		all = append(all, shownStat(&k, keyText(any(k.Key))))
-	}
-	return all, nil
+) ([]fairq.KeyStat[string], error) {
+	return shownStats(l.KeyStats(n, by)), nil
 }
 
 func (limiter[K]) actions() []string { return nil }
