@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/fairq/fairq/internal/account"
 	"github.com/fairq/fairq/internal/driver"
 )
 
@@ -74,16 +73,15 @@ func (t *Task[V]) Begin() {
 	}
 }
 
-// End ends the attempt now, for a queue with Options.ShareTime. Otherwise the attempt ends with
-// the lease. Call End when the task is done but will be settled later. The second End of a Task
-// does nothing.
+// End is for a queue with Options.ShareTime and a consumer that settles a task some time after its
+// work: the attempt ends now, and not with the lease. The second End of a Task does nothing.
 func (t *Task[V]) End() {
 	if atomic.LoadUint32(&t.began) == 0 {
 		return
 	}
 	if began := atomic.SwapUint32(&t.began, 0); began != 0 {
-		took := min(int64(work()-began), account.CostLimit(timeQuantum))
-		t.consumer.queue.notifier.learned.Learn(t.Key, took)
+		q := t.consumer.queue
+		q.notifier.learned.Learn(t.Key, min(int64(work()-began), q.options.costLimit()))
 	}
 }
 

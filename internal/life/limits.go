@@ -44,6 +44,14 @@ func KeyRate(s *driver.Settings, own *driver.KeyLimits) driver.Rate {
 	return own.Rate
 }
 
+// Tokens returns the number of tokens of an attempt at a task of that cost.
+func Tokens(s *driver.Settings, cost int64) int64 {
+	if s.Quantum == 0 || s.ShareTime {
+		return 1
+	}
+	return cost
+}
+
 // Weight returns the weight of a key that has the given one by Options.Weight.
 func Weight(given int, own *driver.KeyLimits) int {
 	if own != nil && own.Weight > 0 {

@@ -152,13 +152,7 @@ func (q *queue) charge(
 	}
 }
 
-// tokens returns the number of tokens of an attempt.
-func (q *queue) tokens(it *item) int64 {
-	if q.settings.Quantum == 0 || q.settings.ShareTime {
-		return 1
-	}
-	return int64(it.cost)
-}
+func (q *queue) tokens(it *item) int64 { return life.Tokens(&q.settings, int64(it.cost)) }
 
 // due returns the time of the next due change of the task, 0 for never.
 func (it *item) due() int64 {

@@ -369,13 +369,7 @@ func (u *unit) stopped() bool {
 	return u.head.Paused || u.q.settings.Rate.Limit > 0 && u.key(allKeys).Waits
 }
 
-// tokens returns the number of tokens of an attempt.
-func (u *unit) tokens(r *Row) int64 {
-	if !u.q.costs || u.q.settings.ShareTime {
-		return 1
-	}
-	return r.Cost
-}
+func (u *unit) tokens(r *Row) int64 { return life.Tokens(&u.q.settings.Settings, r.Cost) }
 
 // updateKey hides or shows the fronts of a key that was blocked or freed.
 func (u *unit) updateKey(key string) {
