@@ -233,11 +233,13 @@ func (a *attempt[V]) settleBy(call func(context.Context) error, kind EventKind,
 			until = time.Time{} // the lease is being extended, see keepLease
 		}
 	}
+	noted := false
 	bad := p.settle(ctx, t, until, func(ctx context.Context) error {
 		err := call(ctx)
 		if err != nil && !isLost(err) && kind != EventReturned { // closing the consumer returns it
 			p.unsettled.Store(t, *t) // a copy, because the next call changes the task
-		} else {
+			noted = true
+		} else if noted {
 			p.unsettled.Delete(t)
 		}
 		return err

@@ -64,7 +64,9 @@ func (v *view) Ended(mark string) (ended []*rows.Outcome, next string, err error
 	}
 	since, err := strconv.ParseInt(mark, 10, 64)
 	if err == nil {
-		err = v.session.each(selectEnded, reader(columns.Outcomes, &ended), v.queue, since)
+		row := columns.Outcomes.Cells()
+		defer columns.Outcomes.Done(row)
+		err = v.session.each(selectEnded, reader(row, &ended), v.queue, since)
 	}
 	return ended, next, err
 }

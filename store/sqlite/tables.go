@@ -81,22 +81,22 @@ func (v *view) Outcomes() rows.Table[rows.Outcome] {
 	return outcomeTable{table[rows.Outcome]{v, outcomeOps}}
 }
 
-// reader returns a function that reads the columns of a row, or the first of them.
-func reader[R any](t *columns.Table[R], all *[]*R) func(c *cells) {
+// reader returns a function that reads the columns of a row into cells, or the first of them.
+func reader[R any](row *columns.Cells[R], all *[]*R) func(c *cells) {
 	return func(c *cells) {
-		row := t.Cells()
 		for _, field := range row.Fields[:c.n] {
 			c.read(field)
 		}
 		one := row.Row
 		*all = append(*all, &one)
-		t.Done(row)
 	}
 }
 
 // Scan implements rows.Table. It locks nothing, because no other connection can write.
 func (t table[R]) Scan(r rows.Range) (all []*R, err error) {
-	err = t.scan(&r, reader(t.Table, &all))
+	row := t.Cells()
+	defer t.Done(row)
+	err = t.scan(&r, reader(row, &all))
 	return all, err
 }
 

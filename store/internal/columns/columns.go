@@ -144,7 +144,8 @@ type (
 	message struct{ of **driver.Error }
 )
 
-// Value returns the value of a field: an int64, for a bool too, a string or bytes; nil is NULL.
+// Value returns the value of a field as an int64, which a bool is too, a string or bytes. A field
+// without a value is nil, which stands for NULL.
 func Value(field any) any {
 	switch f := field.(type) {
 	case *int:

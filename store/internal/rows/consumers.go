@@ -270,8 +270,11 @@ func (u *unit) waitForLocked(consumer uint64, rows []*Row) []*Row {
 // process may have used its numbers, but not the name of its consumer.
 func (u *unit) handBackInDoubt() {
 	for _, l := range u.q.inDoubt {
-		r, c := u.leased(l.Lease), must(u.v.Consumer(l.consumer))
-		if r != nil && c != nil && r.Consumer == c.Number {
+		r := u.leased(l.Lease)
+		if r == nil {
+			continue
+		}
+		if c := must(u.v.Consumer(l.consumer)); c != nil && r.Consumer == c.Number {
 			u.handBack(r)
 		}
 	}

@@ -220,7 +220,7 @@ type ownConsumer struct {
 	deadline int64 // others do not expire it before
 }
 
-// newLease is a lease that a call has begun, for the consumer of that name.
+// newLease is a lease that a call has begun. consumer is the name of the consumer that holds it.
 type newLease struct {
 	driver.Lease
 	consumer string
