@@ -81,19 +81,31 @@ func (q *Queue[K, V]) checkPush(k *itemKey[K], value V) {
 
 // rate fills in the weight and the cost of an item. It panics if these are out of range.
 func (q *Queue[K, V]) rate(k *itemKey[K], value V) {
-	if q.Weight != nil {
-		if err := k.weigh(q.Weight); err != nil {
-			panic(err)
-		}
-	}
 	if q.len == 0 {
 		q.beginCosts()
 	}
-	if q.costs.areOn() && q.Cost != nil {
-		if err := k.price(q.Cost(value), int64(q.costs.quantum)); err != nil {
-			panic(err)
+	cost := q.Cost
+	if !q.costs.areOn() {
+		cost = nil
+	}
+	if err := rate(k, value, q.Weight, cost, int64(q.costs.quantum)); err != nil {
+		panic(err)
+	}
+}
+
+// rate asks for the weight of a key and the cost of its item. Either function may be nil.
+func rate[K comparable, V any](
+	k *itemKey[K], item V, weight func(K) int, cost func(V) int64, quantum int64,
+) error {
+	if weight != nil {
+		if err := k.weigh(weight); err != nil {
+			return err
 		}
 	}
+	if cost != nil {
+		return k.price(cost(item), quantum)
+	}
+	return nil
 }
 
 // price sets the cost of an item.

@@ -19,8 +19,8 @@ func (q *FairQueue[K, V]) Check() error {
 	switch {
 	case q.fastLimit != limit:
 		return fmt.Errorf("pushes are fast below %d items, not %d", q.fastLimit, limit)
-	case q.consumers.len > 0 && (q.queue.ready() > 0 || q.closed && q.queue.len == 0):
-		return fmt.Errorf("%d consumers wait though %d items of %d may be taken", q.consumers.len,
+	case q.consumers.Len() > 0 && (q.queue.ready() > 0 || q.closed && q.queue.len == 0):
+		return fmt.Errorf("%d consumers wait though %d items of %d may be taken", q.consumers.Len(),
 			q.queue.ready(), q.queue.len)
 	case q.producers.len > 0 && q.queue.len < q.options.Capacity:
 		return fmt.Errorf("%d producers wait though there are only %d items of %d", q.producers.len,

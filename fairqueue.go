@@ -9,6 +9,7 @@ import (
 
 	"github.com/fairq/fairq/internal/account"
 	"github.com/fairq/fairq/internal/keycount"
+	"github.com/fairq/fairq/internal/waitlist"
 )
 
 // FairQueue is a [Queue] for many goroutines. It has a capacity, its callers can wait for room and
@@ -40,7 +41,7 @@ type FairQueue[K comparable, V any] struct {
 	counts     Stats // only its counters are used
 
 	// Consumers wait only while no item may be taken. They are served first come, first served.
-	consumers waiters[K, V]
+	consumers waitlist.List[waiting[K, V]]
 
 	// Producers wait here, each a *waiter[K, V]. The type is any, so that the compiler does not make
 	// the code of these queues again for each type of items.
@@ -60,61 +61,15 @@ type FairQueue[K comparable, V any] struct {
 }
 
 // waiter is a goroutine that waits. The goroutine that takes it out of its wait queue, under the
-// lock, writes item or err, and sends on ready after it has released the lock. The channel has
-// room for that one send, so the send never blocks.
-type waiter[K comparable, V any] struct {
+// lock, writes item or err, and wakes it after it has released the lock.
+type waiter[K comparable, V any] = waitlist.Waiter[waiting[K, V]]
+
+type waiting[K comparable, V any] struct {
 	itemKey[K]
 	item    V              // that a producer pushes, or a consumer gets
 	err     error          // nil if the item was handed over
 	waitsIn *Queue[K, any] // producers or keyBlocked; nil for a consumer
 	ticket  Ticket         // the place in that
-	ready   chan struct{}
-
-	// The neighbours among the waiting consumers, or next in the list of waiters to wake.
-	prev, next *waiter[K, V]
-}
-
-// waiters is a list of goroutines that wait, first come, first served.
-type waiters[K comparable, V any] struct {
-	first, last *waiter[K, V]
-	len         int
-}
-
-func (l *waiters[K, V]) add(w *waiter[K, V]) {
-	if w.prev = l.last; w.prev == nil {
-		l.first = w
-	} else {
-		w.prev.next = w
-	}
-	l.last = w
-	l.len++
-}
-
-// remove takes a waiter out. It returns false if the waiter is not in the list.
-func (l *waiters[K, V]) remove(w *waiter[K, V]) bool {
-	if w.prev == nil && l.first != w {
-		return false
-	}
-	if w.next == nil {
-		l.last = w.prev
-	} else {
-		w.next.prev = w.prev
-	}
-	if w.prev == nil {
-		l.first = w.next
-	} else {
-		w.prev.next = w.next
-	}
-	w.prev, w.next = nil, nil
-	l.len--
-	return true
-}
-
-// pop takes out the first waiter. There must be one.
-func (l *waiters[K, V]) pop() *waiter[K, V] {
-	w := l.first
-	l.remove(w)
-	return w
 }
 
 // New returns an empty queue. The function key returns the key of an item. The queue calls it once
@@ -133,7 +88,7 @@ func New[K comparable, V any](key func(V) K, options *Options[K, V]) *FairQueue[
 	}
 	q := &FairQueue[K, V]{key: key, options: o, epoch: time.Now()}
 	q.counter = keycount.New[K](o.CountKeys)
-	q.waiterPool.New = func() any { return &waiter[K, V]{ready: make(chan struct{}, 1)} }
+	q.waiterPool.New = func() any { return new(waiter[K, V]) }
 	q.needsClock = o.TrackWait || o.CountKeys > 0
 	q.passesOn = o.Quantum == 0 && !q.needsClock && !o.ShareTime
 	q.setFastLimitLocked()
@@ -166,7 +121,7 @@ func (q *FairQueue[K, V]) Push(item V) error {
 		q.mu.Unlock()
 		return nil
 	}
-	if q.consumers.len > 0 && q.passesOn {
+	if q.consumers.Len() > 0 && q.passesOn {
 		q.passOnAndUnlock(item)
 		return nil
 	}
@@ -240,7 +195,7 @@ func (q *FairQueue[K, V]) PushWait(ctx context.Context, item V) error {
 		q.mu.Unlock()
 		return nil
 	}
-	if q.consumers.len > 0 && q.passesOn {
+	if q.consumers.Len() > 0 && q.passesOn {
 		q.passOnAndUnlock(item)
 		return nil
 	}
@@ -256,7 +211,8 @@ func (q *FairQueue[K, V]) PushWait(ctx context.Context, item V) error {
 		return err
 	}
 	w := q.waiterPool.Get().(*waiter[K, V])
-	w.itemKey, w.item = k, item
+	w.Arm()
+	w.Data.itemKey, w.Data.item = k, item
 	if q.keyHasRoomLocked(&k) {
 		q.enqueueLocked(&q.producers, w)
 	} else {
@@ -317,7 +273,8 @@ func (q *FairQueue[K, V]) PopWait(ctx context.Context) (item V, err error) {
 		return item, ErrClosed
 	}
 	w := q.waiterPool.Get().(*waiter[K, V])
-	q.consumers.add(w)
+	w.Arm()
+	q.consumers.Add(w)
 	q.mu.Unlock()
 	return q.await(ctx, done, w)
 }

@@ -45,7 +45,7 @@ func (s *shared) end(key int) bool {
 	if k == nil || k.Held() == 0 {
 		return false
 	}
-	s.rule.Release(k, s.rule.Due(k, s.now()), s.now())
+	s.rule.Release(k, 0, s.now())
 	return true
 }
 

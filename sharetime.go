@@ -36,9 +36,7 @@ func (s *sharing[K]) copy() *sharing[K] {
 	return &sharing[K]{Shares: s.Copy(true), epoch: s.epoch}
 }
 
-// release is called when an item of a key has ended. It returns false if none is held. The charge
-// for all items of a key does not depend on which of them ends first, so the queue keeps no begin
-// of an item: when one of n held items ends, the key pays an n-th of what it owes for them.
+// release is called when an item of a key has ended. It returns false if none is held.
 func (s *sharing[K]) release(k *sharingKey[K]) bool {
 	if k == nil || k.Held() == 0 {
 		return false
@@ -48,7 +46,7 @@ func (s *sharing[K]) release(k *sharingKey[K]) bool {
 		now = s.now()
 	}
 	s.taken--
-	s.Release(k, s.Due(k, now), now)
+	s.Release(k, 0, now)
 	return true
 }
 

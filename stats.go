@@ -231,7 +231,7 @@ func (q *FairQueue[K, V]) Stats() Stats {
 	defer q.mu.Unlock()
 	s := q.counts
 	s.Capacity, s.Closed = q.options.Capacity, q.closed
-	s.WaitingPush, s.WaitingPop = q.producers.Len()+q.keyBlocked.Len(), q.consumers.len
+	s.WaitingPush, s.WaitingPop = q.producers.Len()+q.keyBlocked.Len(), q.consumers.Len()
 	q.queue.stats(&s)
 	return s
 }

@@ -7,14 +7,15 @@ import (
 
 	"github.com/fairq/fairq/internal/keycount"
 	"github.com/fairq/fairq/internal/share"
+	"github.com/fairq/fairq/internal/waitlist"
 )
 
 // deferred is the work of a call for after it has released the lock: calls of the user's
 // functions, which may be slow and may call the queue, and wake-ups. Most calls defer nothing, or
 // one thing, so the first victim and the first watch are not in a slice.
 type deferred[K comparable, V any] struct {
-	woken       *waiter[K, V] // waiters to be woken, linked by next
-	hasVictim   bool          // victim was evicted, and OnEvict has not had it
+	woken       waitlist.Woken[waiting[K, V]]
+	hasVictim   bool // victim was evicted, and OnEvict has not had it
 	victim      entry[K, V]
 	moreVictims []entry[K, V]  // further victims
 	due         *Watch[K, V]   // a watch whose function must be called
@@ -29,7 +30,8 @@ type entry[K comparable, V any] struct {
 
 // wake defers waking a waiter that was taken out of its wait queue. Its call returns err.
 func (d *deferred[K, V]) wake(w *waiter[K, V], err error) {
-	w.err, w.next, d.woken = err, d.woken, w
+	w.Data.err = err
+	d.woken.Add(w)
 }
 
 // evict defers the call of OnEvict.
@@ -44,18 +46,14 @@ func (d *deferred[K, V]) evict(key K, item V) {
 // unlock gives waiting consumers and watches what the call has made due, releases the lock, and
 // then does the deferred work.
 func (q *FairQueue[K, V]) unlock(d *deferred[K, V]) {
-	if q.consumers.len > 0 {
+	if q.consumers.Len() > 0 {
 		q.handOverLocked(d)
 	}
 	if len(q.watches) > 0 {
 		q.disarmDueLocked(d)
 	}
 	q.mu.Unlock()
-	for w := d.woken; w != nil; {
-		next := w.next // after the send, w belongs to its goroutine
-		w.ready <- struct{}{}
-		w = next
-	}
+	d.woken.Wake()
 	switch {
 	case d.hasVictim && len(d.moreVictims) == 0 && d.due == nil:
 		// the usual case: callUser would make it 5 % slower
@@ -107,20 +105,7 @@ func (q *FairQueue[K, V]) unlockWaiting(d *deferred[K, V], w *waiter[K, V]) {
 func (q *FairQueue[K, V]) itemKey(item V) (k itemKey[K], err error) {
 	k = itemKey[K]{key: q.key(item), weight: 1, cost: 1}
 	k.hash = hashOf(k.key)
-	return k, q.rate(&k, item)
-}
-
-// rate asks for the weight of a key and the cost of its item.
-func (q *FairQueue[K, V]) rate(k *itemKey[K], item V) error {
-	if q.options.Weight != nil {
-		if err := k.weigh(q.options.Weight); err != nil {
-			return err
-		}
-	}
-	if q.options.Cost != nil {
-		return k.price(q.options.Cost(item), q.options.Quantum)
-	}
-	return nil
+	return k, rate(&k, item, q.options.Weight, q.options.Cost, q.options.Quantum)
 }
 
 // itemKeys is itemKey for several items. It returns the number of items before the first
@@ -128,17 +113,14 @@ func (q *FairQueue[K, V]) rate(k *itemKey[K], item V) error {
 // weight once.
 func (q *FairQueue[K, V]) itemKeys(keys []itemKey[K], items []V) (n int, err error) {
 	for i, item := range items {
-		k := &keys[i]
+		k, weight := &keys[i], q.options.Weight
 		k.key, k.weight, k.cost = q.key(item), 1, 1
 		if i > 0 && k.key == keys[i-1].key {
-			k.hash, k.weight = keys[i-1].hash, keys[i-1].weight
-		} else if k.hash = hashOf(k.key); q.options.Weight != nil {
-			err = k.weigh(q.options.Weight)
+			k.hash, k.weight, weight = keys[i-1].hash, keys[i-1].weight, nil
+		} else {
+			k.hash = hashOf(k.key)
 		}
-		if err == nil && q.options.Cost != nil {
-			err = k.price(q.options.Cost(item), q.options.Quantum)
-		}
-		if err != nil {
+		if err := rate(k, item, weight, q.options.Cost, q.options.Quantum); err != nil {
 			return i, err
 		}
 	}
@@ -162,7 +144,7 @@ func (q *FairQueue[K, V]) readClockLocked() {
 // key, no consumer waits for the item, no producer waits for its key, no watch becomes due, and
 // the clock is not needed.
 func (q *FairQueue[K, V]) canPushFastLocked() bool {
-	return q.queue.Len() < q.fastLimit && q.consumers.len+q.keyBlocked.Len() == 0
+	return q.queue.Len() < q.fastLimit && q.consumers.Len()+q.keyBlocked.Len() == 0
 }
 
 // canPopFastLocked reports whether popping an item changes only the queue: it has an item, no
@@ -283,14 +265,14 @@ func (q *FairQueue[K, V]) insertLocked(at keyRef[K], k *itemKey[K], item V) (nod
 // handOverLocked hands items to the waiting consumers as long as some may be taken. When the queue
 // is closed and empty the consumers get ErrClosed.
 func (q *FairQueue[K, V]) handOverLocked(d *deferred[K, V]) {
-	for q.consumers.len > 0 {
+	for q.consumers.Len() > 0 {
 		switch {
 		case q.queue.ready() > 0:
-			w := q.consumers.pop()
-			w.item = q.popLocked(d)
+			w := q.consumers.Pop()
+			w.Data.item = q.popLocked(d)
 			d.wake(w, nil)
 		case q.closed && q.queue.Len() == 0:
-			d.wake(q.consumers.pop(), ErrClosed)
+			d.wake(q.consumers.Pop(), ErrClosed)
 		default:
 			return
 		}
@@ -304,10 +286,10 @@ func (q *FairQueue[K, V]) handOverLocked(d *deferred[K, V]) {
 func (q *FairQueue[K, V]) passOnAndUnlock(item V) {
 	q.counts.Pushed++
 	q.counts.Popped++
-	w := q.consumers.pop()
+	w := q.consumers.Pop()
 	q.mu.Unlock()
-	w.item = item
-	w.ready <- struct{}{}
+	w.Data.item = item
+	w.Wake()
 }
 
 // popLocked takes out the next item. The queue must be ready.
@@ -348,10 +330,10 @@ func (q *FairQueue[K, V]) unblockLocked(k *itemKey[K]) bool {
 		return false
 	}
 	w := q.keyBlocked.oldest(at).(*waiter[K, V])
-	if !q.keyHasRoomLocked(&w.itemKey) {
+	if !q.keyHasRoomLocked(&w.Data.itemKey) {
 		return false
 	}
-	q.keyBlocked.Remove(w.ticket)
+	q.keyBlocked.Remove(w.Data.ticket)
 	q.enqueueLocked(&q.producers, w)
 	return true
 }
@@ -380,47 +362,38 @@ func (q *FairQueue[K, V]) admitLocked(d *deferred[K, V]) {
 	for q.producers.Len() > 0 &&
 		(q.queue.Len() < q.options.Capacity || q.options.WhenFull == EvictOldest) {
 		w := q.producers.pop().(*waiter[K, V])
-		at := q.queue.find(&w.itemKey)
-		if at.len() >= q.keyLimitLocked(&w.itemKey) {
+		k := &w.Data.itemKey
+		at := q.queue.find(k)
+		if at.len() >= q.keyLimitLocked(k) {
 			q.enqueueLocked(&q.keyBlocked, w)
 			continue
 		}
 		if q.queue.Len() >= q.options.Capacity {
 			q.evictLocked(at, d)
-			at = q.queue.find(&w.itemKey)
+			at = q.queue.find(k)
 		}
-		q.insertLocked(at, &w.itemKey, w.item)
+		q.insertLocked(at, k, w.Data.item)
 		d.wake(w, nil)
 	}
 }
 
 // enqueueLocked makes a producer wait: in q.producers for room, or in q.keyBlocked for its key.
 func (q *FairQueue[K, V]) enqueueLocked(waitQueue *Queue[K, any], w *waiter[K, V]) {
-	w.waitsIn = waitQueue
-	w.ticket = waitQueue.issue(waitQueue.push(&w.itemKey, w))
+	w.Data.waitsIn = waitQueue
+	w.Data.ticket = waitQueue.issue(waitQueue.push(&w.Data.itemKey, w))
 }
 
-// await waits until w is woken. If ctx is done first, it takes w out of its wait queue. Both can
-// happen at the same moment: the goroutine that finds w in its queue, under the lock, has won. So
-// an item that was handed over stays handed over.
+// await waits until w is woken, or ctx is done first. An item that was handed over stays handed
+// over.
 func (q *FairQueue[K, V]) await(
 	ctx context.Context, done <-chan struct{}, w *waiter[K, V],
 ) (item V, err error) {
-	if done == nil { // a select takes twice as long
-		<-w.ready
+	if w.Wait(done, q.withdraw) {
+		item, err = w.Data.item, w.Data.err
 	} else {
-		select {
-		case <-w.ready:
-		case <-done:
-			if q.withdraw(w) {
-				w.err = ctx.Err()
-				break
-			}
-			<-w.ready // another goroutine has taken it out, and sends without waiting
-		}
+		err = ctx.Err()
 	}
-	item, err = w.item, w.err
-	*w = waiter[K, V]{ready: w.ready}
+	w.Data = waiting[K, V]{}
 	q.waiterPool.Put(w)
 	return item, err
 }
@@ -430,11 +403,12 @@ func (q *FairQueue[K, V]) await(
 func (q *FairQueue[K, V]) withdraw(w *waiter[K, V]) (ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if w.waitsIn == nil { // a consumer
-		return q.consumers.remove(w)
+	from := w.Data.waitsIn
+	if from == nil { // a consumer
+		return q.consumers.Remove(w)
 	}
-	if _, ok = w.waitsIn.Remove(w.ticket); ok && w.waitsIn == &q.producers {
-		q.unblockLocked(&w.itemKey)
+	if _, ok = from.Remove(w.Data.ticket); ok && from == &q.producers {
+		q.unblockLocked(&w.Data.itemKey)
 	}
 	return ok
 }

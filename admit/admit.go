@@ -12,6 +12,7 @@ import (
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/internal/fairshare"
 	"github.com/fairq/fairq/internal/share"
+	"github.com/fairq/fairq/internal/waitlist"
 )
 
 // Errors re-exported from package fairq.
@@ -112,8 +113,7 @@ type Limiter[K comparable] struct {
 	limit   int
 	counts  Stats
 	arrived uint64 // number of calls that have waited
-	free    *call[K]
-	spare   int // length of free
+	free    waitlist.List[call[K]]
 
 	budget budget
 
@@ -130,57 +130,29 @@ type call[K comparable] struct {
 	generation uint64 // of the Permit; others are void
 	units      int64  // that it needs
 	charged    float64
-	begun      time.Duration // by the clock of shares
 
-	came       time.Duration
-	number     uint64 // in order of arrival
-	waits      bool   // it is in the line
-	ready      chan struct{}
-	prev, next *call[K] // neighbours in the line; next also links calls to wake, and free ones
+	came   time.Duration
+	number uint64 // in order of arrival
 }
 
 // line has the waiting calls of a key, first come, first served, and the key's counters.
 type line[K comparable] struct {
-	first, last       *call[K]
+	waitlist.List[call[K]]
 	admitted, refused uint64
 	used              float64 // in nanoseconds, or units
 }
 
 // head returns the number of the first call.
 func (l *line[K]) head() uint64 {
-	if l.first == nil {
-		return 0
+	if c := l.First(); c != nil {
+		return c.Data.number
 	}
-	return l.first.number
-}
-
-func (l *line[K]) add(c *call[K]) {
-	c.next = nil
-	if c.prev = l.last; c.prev == nil {
-		l.first = c
-	} else {
-		c.prev.next = c
-	}
-	l.last = c
-}
-
-func (l *line[K]) remove(c *call[K]) {
-	if c.prev == nil {
-		l.first = c.next
-	} else {
-		c.prev.next = c.next
-	}
-	if c.next == nil {
-		l.last = c.prev
-	} else {
-		c.next.prev = c.prev
-	}
-	c.prev, c.next = nil, nil
+	return 0
 }
 
 // Permit is the right to go on until it is released. It may be copied.
 type Permit[K comparable] struct {
-	call       *call[K]
+	call       *waitlist.Waiter[call[K]]
 	generation uint64
 }
 
@@ -269,7 +241,7 @@ func (l *Limiter[K]) TryAcquire(key K) (Permit[K], error) {
 	if err != nil {
 		return Permit[K]{}, err
 	}
-	return Permit[K]{c, c.generation}, nil
+	return Permit[K]{c, c.Data.generation}, nil
 }
 
 func (l *Limiter[K]) weigh(key K) (int, error) {
@@ -302,17 +274,10 @@ func (l *Limiter[K]) acquire(ctx context.Context, key K, units int64) (Permit[K]
 	if err != nil {
 		return Permit[K]{}, err
 	}
-	if waits {
-		select {
-		case <-c.ready:
-		case <-done:
-			if l.withdraw(c) {
-				return Permit[K]{}, ctx.Err()
-			}
-			<-c.ready // another goroutine has removed it, and sends without blocking
-		}
+	if waits && !c.Wait(done, l.withdraw) {
+		return Permit[K]{}, ctx.Err()
 	}
-	return Permit[K]{c, c.generation}, nil
+	return Permit[K]{c, c.Data.generation}, nil
 }
 
 // hash panics if a key cannot be hashed.
@@ -322,7 +287,7 @@ func hash[K comparable](key K) { maphash.Comparable(seed, key) }
 // if the caller wants to wait.
 func (l *Limiter[K]) enter(key K, weight int, units int64,
 	wait bool,
-) (c *call[K], waits bool, err error) {
+) (c *waitlist.Waiter[call[K]], waits bool, err error) {
 	if l.hashes {
 		hash(key)
 	}
@@ -333,8 +298,7 @@ func (l *Limiter[K]) enter(key K, weight int, units int64,
 		k = l.shares.Add(k, key, weight)
 		c = l.newCallLocked(k, units)
 		l.shares.Hold(k)
-		c.begun = l.shares.Clock(0) // holdLocked by hand: the call takes 5 % longer
-		l.counts.Held++
+		l.counts.Held++ // holdLocked by hand: the call takes 5 % longer
 		l.counts.Admitted++
 		k.Data.admitted++
 		if l.budget.rate > 0 {
@@ -345,7 +309,7 @@ func (l *Limiter[K]) enter(key K, weight int, units int64,
 	}
 	c, woken, err := l.waitLocked(k, key, weight, units, wait)
 	l.mu.Unlock()
-	woken.wake()
+	woken.Wake()
 	return c, true, err
 }
 
@@ -354,26 +318,24 @@ func (l *Limiter[K]) enter(key K, weight int, units int64,
 // reading of the clock, and returns those to wake.
 func (l *Limiter[K]) waitLocked(k *fairshare.Key[K, line[K]], key K, weight int, units int64,
 	wait bool,
-) (c, woken *call[K], err error) {
+) (c *waitlist.Waiter[call[K]], woken waitlist.Woken[call[K]], err error) {
 	if l.counts.Closed {
-		return nil, nil, ErrClosed
+		return nil, woken, ErrClosed
 	}
 	if err := l.checkRoomLocked(k, weight, wait); err != nil {
 		l.counts.Refused++
 		if k != nil {
 			k.Data.refused++
 		}
-		return nil, nil, err
+		return nil, woken, err
 	}
 	now := l.refillLocked()
 	k = l.shares.Add(k, key, weight)
 	c = l.newCallLocked(k, units)
-	if c.ready == nil {
-		c.ready = make(chan struct{}, 1)
-	}
+	c.Arm()
 	l.arrived++
-	c.came, c.number, c.waits = now, l.arrived, true
-	k.Data.add(c)
+	c.Data.came, c.Data.number = now, l.arrived
+	k.Data.Add(c)
 	l.counts.Waiting++
 	l.shares.Wait(k, k.Data.head(), now)
 	return c, l.admitLocked(now), nil
@@ -405,49 +367,42 @@ func (l *Limiter[K]) checkRoomLocked(k *fairshare.Key[K, line[K]], weight int, w
 }
 
 // newCallLocked returns a call, reused if one is free.
-func (l *Limiter[K]) newCallLocked(k *fairshare.Key[K, line[K]], units int64) *call[K] {
-	c := l.free
+func (l *Limiter[K]) newCallLocked(k *fairshare.Key[K, line[K]], units int64) *waitlist.Waiter[call[K]] {
+	c := l.free.Pop()
 	if c == nil {
-		c = &call[K]{limiter: l}
-	} else {
-		l.free = c.next
-		l.spare--
+		c = &waitlist.Waiter[call[K]]{Data: call[K]{limiter: l}}
 	}
-	c.key, c.units = k, units
+	c.Data.key, c.Data.units = k, units
 	return c
 }
 
 // freeLocked makes a call ready to be used again. Its Permit is void.
-func (l *Limiter[K]) freeLocked(c *call[K]) {
-	c.generation++
-	if l.spare < 16+l.counts.Held+l.counts.Waiting {
-		c.next = l.free
-		l.free = c
-		l.spare++
+func (l *Limiter[K]) freeLocked(c *waitlist.Waiter[call[K]]) {
+	c.Data.generation++
+	if l.free.Len() < 16+l.counts.Held+l.counts.Waiting {
+		l.free.Add(c)
 	}
 }
 
 // holdLocked records that a call gets a permit.
-func (l *Limiter[K]) holdLocked(c *call[K], now time.Duration) {
+func (l *Limiter[K]) holdLocked(c *waitlist.Waiter[call[K]], now time.Duration) {
 	l.counts.Held++
 	l.counts.Admitted++
-	c.key.Data.admitted++
-	if c.begun = l.shares.Clock(now); l.budget.rate > 0 {
+	c.Data.key.Data.admitted++
+	if l.budget.rate > 0 {
 		l.takeLocked(c, now)
 	}
 }
 
 // withdraw takes a call whose context is done out of the line. It returns false if another
 // goroutine gave it a permit at the same moment: the hand-over wins.
-func (l *Limiter[K]) withdraw(c *call[K]) bool {
+func (l *Limiter[K]) withdraw(c *waitlist.Waiter[call[K]]) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !c.waits {
+	k := c.Data.key
+	if !k.Data.Remove(c) {
 		return false
 	}
-	k := c.key
-	k.Data.remove(c)
-	c.waits = false
 	l.counts.Waiting--
 	l.shares.Leave(k, k.Data.head(), time.Since(l.epoch))
 	l.freeLocked(c)
@@ -455,39 +410,27 @@ func (l *Limiter[K]) withdraw(c *call[K]) bool {
 }
 
 // admitLocked gives free permits to waiting calls, and returns the calls to wake.
-func (l *Limiter[K]) admitLocked(now time.Duration) (woken *call[K]) {
-	end := &woken
+func (l *Limiter[K]) admitLocked(now time.Duration) (woken waitlist.Woken[call[K]]) {
 	for l.counts.Held < l.limit && l.shares.Len() > 0 {
 		if l.budget.rate > 0 && l.budget.level <= 0 {
 			l.armLocked()
 			break
 		}
 		k := l.shares.Next()
-		c := k.Data.first
-		k.Data.remove(c)
-		c.waits = false
+		c := k.Data.Pop()
 		l.counts.Waiting--
 		l.shares.Admit(k, k.Data.head(), now)
 		l.holdLocked(c, now)
-		if gap := c.begun - l.admitted; l.interval == 0 {
+		clock := l.shares.Clock(now)
+		if gap := clock - l.admitted; l.interval == 0 {
 			l.interval = gap
 		} else {
 			l.interval += (gap - l.interval) / 8
 		}
-		l.admitted = c.begun
-		*end, end = c, &c.next
+		l.admitted = clock
+		woken.Add(c)
 	}
 	return woken
-}
-
-// wake wakes calls that have a permit now. Their channels have room, so it does not block.
-func (c *call[K]) wake() {
-	for c != nil {
-		next := c.next // after the send, c belongs to its goroutine
-		c.next = nil
-		c.ready <- struct{}{}
-		c = next
-	}
 }
 
 // Release gives the permit back. Only the first Release of a Permit, or of a copy, has an effect.
@@ -501,7 +444,7 @@ func (p Permit[K]) Release() { p.release(-1) }
 func (p Permit[K]) ReleaseUsed(n int64) error {
 	var err error
 	if p.call != nil {
-		if err = p.call.limiter.checkUnits(n, 0); err != nil {
+		if err = p.call.Data.limiter.checkUnits(n, 0); err != nil {
 			n = -1
 		}
 	}
@@ -515,37 +458,31 @@ func (p Permit[K]) release(used int64) {
 	if c == nil {
 		panic("admit: Release of a zero Permit")
 	}
-	l := c.limiter
+	l := c.Data.limiter
 	l.mu.Lock()
-	if c.generation != p.generation {
+	if c.Data.generation != p.generation {
 		l.mu.Unlock()
 		return
 	}
-	k := c.key
+	k := c.Data.key
 	var now time.Duration
-	var charge float64
+	var units float64
 	if l.budget.rate > 0 {
 		now = l.refillLocked()
-		charge = l.settleLocked(c, used)
-	} else {
-		if l.shares.NeedsNow(k) {
-			now = time.Since(l.epoch)
-		}
-		charge = float64(l.shares.Clock(now) - c.begun)
-	}
-	if charge != 0 {
-		k.Data.used += charge
+		units = l.settleLocked(c, used)
+	} else if l.shares.NeedsNow(k) {
+		now = time.Since(l.epoch)
 	}
 	l.counts.Held--
 	l.freeLocked(c)
-	l.shares.Release(k, charge, now)
+	k.Data.used += l.shares.Release(k, units, now)
 	if l.shares.Len() == 0 {
 		l.mu.Unlock()
 		return
 	}
 	woken := l.admitLocked(now)
 	l.mu.Unlock()
-	woken.wake()
+	woken.Wake()
 }
 
 // SetLimit changes the number of permits. If more are held, it takes effect as they come back. It
@@ -558,7 +495,7 @@ func (l *Limiter[K]) SetLimit(n int) error {
 	l.limit = n
 	woken := l.admitLocked(l.refillLocked())
 	l.mu.Unlock()
-	woken.wake()
+	woken.Wake()
 	return nil
 }
 

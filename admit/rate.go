@@ -1,6 +1,10 @@
 package admit
 
-import "time"
+import (
+	"time"
+
+	"github.com/fairq/fairq/internal/waitlist"
+)
 
 // budget is a token bucket, as in x/time/rate, but its level may be below 0.
 type budget struct {
@@ -29,11 +33,11 @@ func (l *Limiter[K]) hasUnitsLocked() bool {
 
 // takeLocked takes the units of a call that gets a permit, and charges its key. If no call waits
 // it charges only the units that bring the level below 0, because later calls wait for these.
-func (l *Limiter[K]) takeLocked(c *call[K], now time.Duration) {
-	l.budget.level -= float64(c.units)
-	c.charged = l.priceLocked(float64(c.units))
-	c.key.Data.used += c.charged
-	l.shares.Charge(c.key, c.charged, now)
+func (l *Limiter[K]) takeLocked(c *waitlist.Waiter[call[K]], now time.Duration) {
+	l.budget.level -= float64(c.Data.units)
+	c.Data.charged = l.priceLocked(float64(c.Data.units))
+	c.Data.key.Data.used += c.Data.charged
+	l.shares.Charge(c.Data.key, c.Data.charged, now)
 }
 
 // priceLocked returns the charge of a key for units that were taken.
@@ -46,14 +50,14 @@ func (l *Limiter[K]) priceLocked(units float64) float64 {
 
 // settleLocked settles a call that has used a number of units. It returns the further charge of
 // its key, below 0 if the key gets units back. The level is up to date.
-func (l *Limiter[K]) settleLocked(c *call[K], used int64) float64 {
-	if used < 0 || used == c.units {
+func (l *Limiter[K]) settleLocked(c *waitlist.Waiter[call[K]], used int64) float64 {
+	if used < 0 || used == c.Data.units {
 		return 0
 	}
-	more := float64(used - c.units)
+	more := float64(used - c.Data.units)
 	l.budget.level = min(l.budget.burst, l.budget.level-more)
 	if more < 0 {
-		return -min(c.charged, -more)
+		return -min(c.Data.charged, -more)
 	}
 	return l.priceLocked(more)
 }
@@ -74,5 +78,5 @@ func (l *Limiter[K]) tick() {
 	l.mu.Lock()
 	woken := l.admitLocked(l.refillLocked())
 	l.mu.Unlock()
-	woken.wake()
+	woken.Wake()
 }

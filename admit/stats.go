@@ -112,10 +112,10 @@ func keyStat[K comparable](k *fairshare.Key[K, line[K]], now time.Duration) fair
 
 // oldest returns how long the first of the line has waited.
 func (l *line[K]) oldest(now time.Duration) time.Duration {
-	if l.first == nil {
-		return 0
+	if c := l.First(); c != nil {
+		return now - c.Data.came
 	}
-	return now - l.first.came
+	return 0
 }
 
 // RetryAfter returns after how long a call refused with err might be admitted, for a header or a

@@ -90,8 +90,7 @@ func (l *byTime) Pop() (job, bool) {
 }
 
 func (l *byTime) done(j job) {
-	k := l.rule.Find(j.user)
-	l.rule.Release(k, l.rule.Due(k, l.now), l.now)
+	l.rule.Release(l.rule.Find(j.user), 0, l.now)
 }
 
 // A contender is a line with the name under which it is shown.

@@ -250,12 +250,6 @@ func (s *Shares[K, D]) lift(floor float64, now time.Duration) {
 	s.floor = floor
 }
 
-// Due returns what a held permit of the key costs if all that it holds pay the same.
-func (s *Shares[K, D]) Due(k *Key[K, D], now time.Duration) float64 {
-	s.count(k, now)
-	return k.unpaid / float64(k.held)
-}
-
 // count adds the time for which the key held permits since the last call.
 func (s *Shares[K, D]) count(k *Key[K, D], now time.Duration) {
 	if clock := s.Clock(now); !s.Units {
@@ -264,9 +258,13 @@ func (s *Shares[K, D]) count(k *Key[K, D], now time.Duration) {
 	}
 }
 
-// Release takes a permit back and charges the key for it.
-func (s *Shares[K, D]) Release(k *Key[K, D], charge float64, now time.Duration) {
+// Release takes a permit back, and returns what the key pays for it: its units, or else an even
+// part of the time that the key owes for all its permits. So it makes no difference which of them
+// comes back first, and nobody keeps the begin of a permit.
+func (s *Shares[K, D]) Release(k *Key[K, D], units float64, now time.Duration) (charge float64) {
+	charge = units
 	if s.count(k, now); !s.Units {
+		charge = k.unpaid / float64(k.held)
 		k.unpaid -= charge
 	}
 	if k.held--; k.waiting >= s.spare(k) {
@@ -281,6 +279,7 @@ func (s *Shares[K, D]) Release(k *Key[K, D], charge float64, now time.Duration) 
 			s.rest(k)
 		}
 	}
+	return charge
 }
 
 // Charge adds to the used time of the key.

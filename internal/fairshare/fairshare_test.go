@@ -161,11 +161,10 @@ const D = 1000 * time.Millisecond
 // A history is the clients that come. Those of a gene come together, hold permits for two times in
 // turn, and ask a number of times.
 type history struct {
-	limit    int
-	together bool // see world
-	wait     bool // all keys wait all the time from when they come, and there are a key 0 and a key 1
-	maxHeld  int
-	genes    []gene
+	limit   int
+	wait    bool // all keys wait all the time from when they come, and there are a key 0 and a key 1
+	maxHeld int
+	genes   []gene
 }
 
 type gene struct {
@@ -184,7 +183,7 @@ func TestBounds(t *testing.T) {
 		worst := map[int]float64{}
 		for seed := range climbs {
 			r := rand.New(rand.NewPCG(uint64(seed), 2))
-			h := history{limit: 1 << (seed % 4), together: seed%8 < 4, wait: wait}
+			h := history{limit: 1 << (seed % 4), wait: wait}
 			if !wait {
 				h.maxHeld = seed / 8 % 3
 			}
@@ -281,7 +280,7 @@ func (h *history) change(r *rand.Rand) {
 // run checks (a) for the keys 0 and 1, or (b) and (c), and returns how near they are to their
 // bounds: how many D the two keys differ, or a newcomer waits beyond D * n / limit.
 func (h *history) run(t *testing.T) (score float64) {
-	w := &world{limit: h.limit, together: h.together}
+	w := &world{limit: h.limit}
 	w.MaxHeld = h.maxHeld
 	for _, g := range h.genes {
 		for range g.clients {
@@ -488,11 +487,7 @@ func checkModel(t *testing.T, seed uint64) {
 	if !s.Units && random.IntN(4) == 0 {
 		names, most, steps = 400, 2+random.IntN(6), 400
 	}
-	type permit struct {
-		key   int
-		begun time.Duration
-	}
-	var permits []permit
+	var permits []int // their keys
 	var now time.Duration
 	var arrived uint64
 	limit := 1 + random.IntN(5)
@@ -514,7 +509,7 @@ func checkModel(t *testing.T, seed uint64) {
 		if _, n := m.next(); n == nil && len(permits) < limit && s.MayHold(of) {
 			s.Hold(of)
 			m.hold(k)
-			permits = append(permits, permit{name, m.clock})
+			permits = append(permits, name)
 			return
 		}
 		arrived++
@@ -526,13 +521,11 @@ func checkModel(t *testing.T, seed uint64) {
 		s.Wait(of, first(k.came), now)
 	}
 	release := func(i int) {
-		name := permits[i].key
-		k, charge := m.keys[name], float64(m.clock-permits[i].begun)
+		name := permits[i]
+		k, charge := m.keys[name], float64(random.Int64N(1e14))
 		permits = slices.Delete(permits, i, i+1)
-		m.count(k)
-		if s.Units {
-			charge *= 100_000
-		} else {
+		if m.count(k); !s.Units {
+			charge = k.unpaid / float64(k.held)
 			k.unpaid -= charge
 		}
 		k.held--
@@ -570,7 +563,7 @@ func checkModel(t *testing.T, seed uint64) {
 			of := s.Next()
 			require.Equal(t, name, of.Key, "seed %d", seed)
 			m.admit(k)
-			permits = append(permits, permit{name, m.clock})
+			permits = append(permits, name)
 			s.Admit(of, first(k.came), now)
 		}
 		require.Equal(t, m.clock, s.Clock(now), "seed %d", seed)

@@ -21,7 +21,6 @@ type client struct {
 	k      *key          // nil while it thinks
 	number uint64        // not 0 while it waits
 	came   time.Duration
-	begun  time.Duration // by the clock
 	holds  time.Duration // since then
 }
 
@@ -40,7 +39,6 @@ func (d data) first() uint64 {
 type world struct {
 	Shares[int, data]
 	next        func() *key // if it is not Shares.Next
-	together    bool        // permits of a key are charged together
 	limit, held int
 	clients     []*client
 	now         time.Duration
@@ -74,11 +72,7 @@ func (w *world) run(until time.Duration, events int) {
 			k := c.k
 			c.k, c.at = nil, w.now+c.think()
 			w.held--
-			charge := float64(w.Clock(w.now) - c.begun)
-			if w.together {
-				charge = w.Due(k, w.now)
-			}
-			w.Release(k, charge, w.now)
+			w.Release(k, 0, w.now)
 			if w.released != nil {
 				w.released(k, w.now-c.holds)
 			}
@@ -111,7 +105,7 @@ func (w *world) ask(c *client) {
 
 func (w *world) begin(c *client) {
 	w.held++
-	c.begun, c.holds = w.Clock(w.now), w.now
+	c.holds = w.now
 	c.at = w.now + c.hold()
 	call(w.admitted, c)
 	c.number = 0
