@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"math"
 	"reflect"
 	"slices"
 	"sync"
@@ -33,7 +32,6 @@ type notifier struct {
 	interest       driver.Interest
 	takersWaiting  atomic.Int32
 	puttersWaiting atomic.Int32
-	counting       atomic.Int32  // counts in counts
 	awaiting       atomic.Int32  // calls of wait, in waits
 	putting        atomic.Int32  // calls of Put that will read calling
 	calling        atomic.Bool   // calls is not empty
@@ -50,7 +48,6 @@ type notifier struct {
 	waits    map[ID][]chan error        // of callers that wait for a task to end
 	contexts map[uint64][]*leaseContext // by lease
 	readers  map[*reader]struct{}
-	counts   []*count
 	calls    []func()       // functions of Watches to call
 	due      time.Time      // when Tick must be called; zero for never
 	timer    chan struct{}  // wakes the goroutine that calls it; nil if it does not run
@@ -75,24 +72,22 @@ func (n *notifier) InMemory() reflect.Type {
 
 // Ready implements [driver.Notifier].
 func (n *notifier) Ready(priority int, kind string) {
-	if n.takersWaiting.Load() > 0 || n.counting.Load() > 0 {
+	if n.takersWaiting.Load() > 0 {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.takers.ready(priority, kind)
-		n.countLocked(1)
 	}
 }
 
 // Look implements [driver.Notifier].
 func (n *notifier) Look() {
-	if n.takersWaiting.Load() > 0 || n.counting.Load() > 0 || n.puttersWaiting.Load() > 0 {
+	if n.takersWaiting.Load() > 0 || n.puttersWaiting.Load() > 0 {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.takers.look()
 		if !n.inMemory { // there it makes no room: see Room
 			n.putters.retryAll()
 		}
-		n.countLocked(math.MaxInt)
 	}
 }
 
@@ -260,7 +255,6 @@ func (n *notifier) stop(why error) {
 		n.endContextsLocked(lease, ErrLeaseLost)
 	}
 	n.takers.signalEnded(nil)
-	n.countLocked(math.MaxInt)
 }
 
 // admit returns an error if a task of a key cannot be put because the queue is over, or because

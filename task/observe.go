@@ -169,13 +169,8 @@ func (q *Queue[V]) Waits() fairq.Histogram {
 
 // countRefusal counts a Put that does not wait.
 func (q *Queue[V]) countRefusal(ctx context.Context, key string, err error) {
-	if errors.Is(err, fairq.ErrFull) {
-		if q.counts != nil {
-			q.whenFinal(ctx, func() { q.count(key, keycount.Counts{Refused: 1}) })
-		}
-		if !errors.Is(err, fairq.ErrKeyFull) {
-			q.notifier.callCounts()
-		}
+	if q.counts != nil && errors.Is(err, fairq.ErrFull) {
+		q.whenFinal(ctx, func() { q.count(key, keycount.Counts{Refused: 1}) })
 	}
 }
 

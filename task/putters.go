@@ -3,7 +3,6 @@ package task
 import (
 	"context"
 	"errors"
-	"math"
 	"slices"
 
 	"github.com/fairq/fairq"
@@ -145,11 +144,8 @@ func (n *notifier) put(
 	defer n.mu.Unlock()
 	w := &putter{ctx: ctx, task: *task, wake: make(chan struct{}, 1)}
 	n.putters.join(w)
-	if errors.Is(refused, fairq.ErrKeyFull) {
-		n.countLocked(1)
-	} else {
+	if !errors.Is(refused, fairq.ErrKeyFull) {
 		n.putters.full = refused
-		n.countLocked(math.MaxInt)
 	}
 	for err == nil && !w.done {
 		if n.admitLocked(w, n.backend.PutOne); !w.done {

@@ -162,7 +162,7 @@ func (q *Queue[V]) put(ctx context.Context, task *driver.New) (ID, error) {
 		return 0, err
 	}
 	// In memory a Put calls the functions of the Watches that it makes due; else goroutines do.
-	watched := n.inMemory && n.takersWaiting.Load()+n.counting.Load() > 0
+	watched := n.inMemory && n.takersWaiting.Load() > 0
 	if watched {
 		n.putting.Add(1)
 	}
@@ -401,11 +401,7 @@ func (q *Queue[V]) pause(ctx context.Context, key *string, paused bool) error {
 			return err
 		}
 	}
-	err := q.backend.Pause(ctx, key, paused)
-	if err == nil && paused {
-		q.notifier.callCounts()
-	}
-	return err
+	return q.backend.Pause(ctx, key, paused)
 }
 
 // StartGroup makes the tasks of a group ready, and also tasks that are put into it later. When all

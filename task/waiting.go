@@ -48,9 +48,9 @@ type taker struct {
 	since    uint64 // takers.changes when it was woken
 	woken    bool
 	wake     chan struct{}
-	watch    *count // of a Watch: called instead of wake
-	busy     bool   // a call of the Watch is running, and will see that the taker is woken
-	notified bool   // the Watch's function was called, and Take was not called since
+	watch    *call // of a Watch: called instead of wake
+	busy     bool  // a call of the Watch is running, and will see that the taker is woken
+	notified bool  // the Watch's function was called, and Take was not called since
 }
 
 // consumerState is the part of a consumer that waiting takers read.

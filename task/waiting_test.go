@@ -34,7 +34,6 @@ type waiters struct {
 
 	consumers []*Consumer[int]
 	watchers  []*watcher
-	counters  []*counter
 }
 
 type waitingTaker struct {
@@ -249,7 +248,7 @@ func (w *waiters) check(when string) {
 			}
 		}
 	}
-	w.checkWatches(keys, stats.Paused, when)
+	w.checkWatches(when)
 	for _, p := range w.putters {
 		o, ofKey := w.queues[0].options, 0
 		for _, k := range keys {

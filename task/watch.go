@@ -2,7 +2,6 @@ package task
 
 import (
 	"context"
-	"math"
 	"slices"
 
 	"github.com/fairq/fairq/internal/driver"
@@ -16,22 +15,21 @@ type Watch[V any] struct {
 	consumer *Consumer[V]
 	taker    taker // in line, or woken, if armed is true
 	armed    bool  // protected by notifier.mu, as are the others
-	count    count
+	call     call
 }
 
-// count calls the function of a Watch when a number of further tasks are ready or wait for room.
-type count struct {
+// call is the function of a Watch.
+type call struct {
 	notifier *notifier
 	f        func()
-	left     int // 0 if it is not armed
 }
 
 // Watch returns a Watch that is not in line yet. It calls its function in a goroutine of its own,
 // or, in memory, in a Put before that returns, so the function should be quick. A panic of the
 // function is swallowed.
 func (c *Consumer[V]) Watch(f func()) *Watch[V] {
-	w := &Watch[V]{consumer: c, count: count{notifier: c.queue.notifier, f: f}}
-	w.taker.consumer, w.taker.watch = &c.state, &w.count
+	w := &Watch[V]{consumer: c, call: call{c.queue.notifier, f}}
+	w.taker.consumer, w.taker.watch = &c.state, &w.call
 	return w
 }
 
@@ -110,36 +108,13 @@ func (w *Watch[V]) take(
 	}
 }
 
-// CountTo makes the Watch call its function, once, when n more tasks, 1 at least, have become
-// ready or wait for room, or when the queue refuses a task because it is full, even of tasks that
-// are not ready. It goes by the reports of the Store: the call may be earlier, as when this Queue
-// is paused or tasks were put a moment before, and tasks of keys that are paused or at their limit
-// need not count. Calling CountTo again replaces n.
-func (w *Watch[V]) CountTo(n int) {
-	notifier := w.consumer.queue.notifier
-	notifier.mu.Lock()
-	defer notifier.mu.Unlock()
-	if w.count.left == 0 {
-		notifier.counts = append(notifier.counts, &w.count)
-		notifier.addWaiting(&notifier.counting, 1)
-	}
-	w.count.left = max(n, 1)
-	if notifier.over() != nil {
-		notifier.countLocked(w.count.left)
-	}
-}
-
-// Disarm undoes Take and CountTo. The function may still be running, or about to be called.
+// Disarm undoes Take. The function may still be running, or about to be called.
 func (w *Watch[V]) Disarm() {
 	n := w.consumer.queue.notifier
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if w.armed && !w.taker.busy {
 		w.disarmLocked(false)
-	}
-	if w.count.left > 0 {
-		w.count.left = 0
-		n.forgetCountLocked(&w.count)
 	}
 }
 
@@ -151,34 +126,9 @@ func (w *Watch[V]) disarmLocked(found bool) {
 	n.takers.leave(&w.taker, found)
 }
 
-// countLocked counts further tasks that are ready or wait for room.
-func (n *notifier) countLocked(more int) {
-	for i := len(n.counts) - 1; i >= 0; i-- {
-		c := n.counts[i]
-		if c.left -= min(more, c.left); c.left == 0 {
-			n.forgetCountLocked(c)
-			c.callLocked()
-		}
-	}
-}
-
-// callCounts calls the functions of all Watches that count.
-func (n *notifier) callCounts() {
-	if n.counting.Load() > 0 {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		n.countLocked(math.MaxInt)
-	}
-}
-
-func (n *notifier) forgetCountLocked(c *count) {
-	n.counts = slices.DeleteFunc(n.counts, func(other *count) bool { return other == c })
-	n.addWaiting(&n.counting, -1)
-}
-
 // callLocked makes a running Put, or a goroutine of its own, call the function without a lock,
 // because the function is the user's.
-func (c *count) callLocked() {
+func (c *call) callLocked() {
 	n := c.notifier
 	n.calls = append(n.calls, c.f)
 	n.calling.Store(true)

@@ -2,7 +2,6 @@ package task
 
 import (
 	"context"
-	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/task/memory"
 )
 
@@ -105,55 +103,17 @@ func (o *watcher) disarm() {
 	o.watch.Disarm()
 }
 
-// counter uses a Watch to see when a number of tasks wait.
-type counter struct {
-	w     *waiters
-	queue *Queue[int]
-	watch *Watch[int]
-	level int
-
-	armed, wrong atomic.Bool
-}
-
-func (w *waiters) newCounter(c *Consumer[int]) *counter {
-	o := &counter{w: w, queue: c.queue, level: 1 + w.rand.IntN(5)}
-	o.watch = c.Watch(func() {
-		if !o.armed.Swap(false) {
-			o.wrong.Store(true)
-		}
-	})
-	w.counters = append(w.counters, o)
-	return o
-}
-
-// count counts up to the level, unless that is reached. Nothing else happens at the same time.
-func (o *counter) count() {
-	s, err := o.queue.Stats(o.w.ctx)
-	require.NoError(o.w, err)
-	if waiting := s.Ready + s.WaitingPut; waiting < o.level {
-		o.armed.Store(true)
-		o.watch.CountTo(o.level - waiting)
-	} else if o.w.rand.IntN(2) == 0 {
-		o.armed.Store(false)
-		o.watch.Disarm()
-	}
-}
-
 // watch does something with a Watch.
 func (w *waiters) watch(c *Consumer[int]) {
 	quiet := w.calls == 1 // no call of theirs is under way
-	switch op := w.rand.IntN(12); {
+	switch op := w.rand.IntN(8); {
 	case op == 0 && len(w.watchers) < 8:
 		w.newWatcher(c).take(true)
-	case op == 1 && len(w.counters) < 4 && quiet:
-		w.newCounter(c).count()
 	case op < 6 && len(w.watchers) > 0 && quiet:
 		w.watchers[w.rand.IntN(len(w.watchers))].take(w.rand.IntN(2) == 0)
 	case op < 7 && len(w.watchers) > 0:
 		w.watchers[w.rand.IntN(len(w.watchers))].disarm()
-	case op < 10 && len(w.counters) > 0 && quiet:
-		w.counters[w.rand.IntN(len(w.counters))].count()
-	case op == 10 && w.rand.IntN(4) == 0:
+	case op == 7 && w.rand.IntN(4) == 0:
 		w.closeConsumer(c)
 	}
 	if w.rand.IntN(3) == 0 {
@@ -187,9 +147,6 @@ func (w *waiters) collect() {
 		}
 		return false
 	})
-	for _, o := range w.counters {
-		require.False(w, o.wrong.Load(), "called though it did not count, or twice")
-	}
 	w.dropHandedBack()
 }
 
@@ -203,29 +160,13 @@ func (w *waiters) dropHandedBack() {
 }
 
 // checkWatches runs when everybody who can do something has done it.
-func (w *waiters) checkWatches(keys []driver.KeyStat, paused bool, when string) {
+func (w *waiters) checkWatches(when string) {
 	for _, o := range w.watchers {
 		if !o.armed {
 			continue
 		}
 		require.False(w, w.has(w.filters[o.watch.consumer]),
 			"%s: a watch has not told what is there", when)
-	}
-	for _, o := range w.counters {
-		if !o.armed.Load() {
-			continue
-		}
-		waiting := int(o.queue.notifier.puttersWaiting.Load())
-		for _, k := range keys {
-			slots := math.MaxInt
-			if most := w.queues[0].options.MaxInFlightPerKey; most > 0 {
-				slots = max(most-k.Taken, 0)
-			}
-			if !k.Paused && !paused {
-				waiting += min(k.Ready, slots)
-			}
-		}
-		require.Less(w, waiting, o.level, "%s: a watch has not told that so many tasks wait", when)
 	}
 }
 
@@ -237,10 +178,6 @@ func (w *waiters) checkWatchesEnd() {
 		require.False(w, o.armed, "it was not told that the queue is closed")
 		o.mu.Unlock()
 		o.watch.Disarm()
-	}
-	for _, o := range w.counters {
-		require.False(w, o.wrong.Load() || o.armed.Load())
-		require.Zero(w, o.queue.notifier.counting.Load())
 	}
 }
 
