@@ -52,7 +52,6 @@ func BenchmarkLook(b *testing.B) {
 		}
 		for name, look := range map[string]func(){
 			"Len":            func() { q.Len() },
-			"KeyLen":         func() { q.KeyLen(all[n/2].user) },
 			"Stats":          func() { q.Stats() },
 			"KeyStats(10)":   func() { q.KeyStats(10, fairq.ByBacklog) },
 			"KeyStat":        func() { q.KeyStat(all[n/2].user) },

@@ -83,9 +83,9 @@
 //
 // # Cost
 //
-// Push, Pop, Add, Remove, Len, KeyLen, Keys, KeyStat and Stats take constant time, whatever the
-// number of keys and items, and allocate only when the queue grows. Nothing is scanned or sorted,
-// and growing copies at most 2,048 places. With the lock held, Position is O(items ahead),
+// Push, Pop, Add, Remove, Len, KeyStat and Stats take constant time, whatever the number of keys
+// and items, and allocate only when the queue grows. Nothing is scanned or sorted, and growing
+// copies at most 2,048 places. With the lock held, Position is O(items ahead),
 // RemoveKey and Upcoming are O(items returned), and Close is O(waiting goroutines). KeyStats is
 // O(keys) and holds the lock for a few thousand keys at a time. Snapshot and Drain are O(items):
 // Snapshot holds the lock to copy the memory, Drain only to admit waiting producers.

@@ -163,7 +163,7 @@ func ExampleOptions_maxInFlightPerKey() {
 	for job, ok := q.Pop(); ok; job, ok = q.Pop() {
 		fmt.Print(job, " ")
 	}
-	fmt.Println("of A", q.KeyStat("A").Taken, "are in hand, and", q.KeyLen("A"), "wait")
+	fmt.Println("of A", q.KeyStat("A").Taken, "are in hand, and", q.KeyStat("A").Backlog, "wait")
 	_ = q.Done("A1") // All and pool.NewWorkers do it
 	job, _ := q.Pop()
 	fmt.Println("then", job)

@@ -304,7 +304,7 @@ func (m *fairModel) drain() []int {
 	for _, t := range m.order() {
 		items = append(items, t.item)
 	}
-	m.counts.Drained += uint64(len(items))
+	m.counts.Removed += uint64(len(items))
 	turns := m.turns
 	m.model = newModel(m.weights, m.pricing)
 	if s, ok := turns.(*shared); ok {

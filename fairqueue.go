@@ -347,21 +347,6 @@ func (q *FairQueue[K, V]) Len() int {
 	return q.queue.Len()
 }
 
-// Keys returns the number of keys that have items queued.
-func (q *FairQueue[K, V]) Keys() int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.queue.Keys()
-}
-
-// KeyLen returns the number of items queued under a key.
-func (q *FairQueue[K, V]) KeyLen(key K) int {
-	k := hashed(key)
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.queue.find(&k).len()
-}
-
 // Close makes all later pushes and all waiting ones fail with [ErrClosed]. Pops deliver the queued
 // items, and then fail with ErrClosed. Closing a closed queue does nothing. Close is O(waiting
 // goroutines).
@@ -386,7 +371,7 @@ func (q *FairQueue[K, V]) Drain() []V {
 	var d deferred[K, V]
 	q.lock()
 	rest := q.queue.takeAll()
-	q.counts.Drained += uint64(rest.Len())
+	q.counts.Removed += uint64(rest.Len())
 	for q.keyBlocked.Len() > 0 {
 		q.enqueueLocked(&q.producers, q.keyBlocked.pop().(*waiter[K, V]))
 	}

@@ -165,7 +165,7 @@ func TestFull(t *testing.T) {
 	require.NotSame(t, err, q.Push("A3"), "an error that a caller changes is nobody else's")
 
 	q = fairq.New(letter, nil)
-	for i := range fairq.DefaultCapacity {
+	for i := range 128 {
 		require.NoError(t, q.Push(fmt.Sprint("A", i)))
 	}
 	err = q.Push("B1")
@@ -200,9 +200,9 @@ func TestStrangeKeysAndValues(t *testing.T) {
 	require.NoError(t, anything.Push(""))
 	require.Panics(t, func() { _ = anything.Push([]int{1}) })
 	require.Panics(t, func() { _ = anything.PushWait(t.Context(), map[int]int{}) })
-	require.Panics(t, func() { anything.KeyLen(func() {}) })
+	require.Panics(t, func() { anything.KeyStat(func() {}) })
 	require.NoError(t, anything.Push(0))
-	require.Equal(t, 1, anything.KeyLen(""))
+	require.Equal(t, 1, anything.KeyStat("").Backlog)
 	require.Equal(t, 2, anything.Len())
 }
 
@@ -374,7 +374,7 @@ func TestKeyStats(t *testing.T) {
 		first := slices.Sorted(maps.Values(oldest))
 		for _, n := range []int{-1, 0, 1, 10, 5000, 20_000} {
 			longest := q.KeyStats(n, fairq.ByBacklog)
-			require.Len(t, longest, max(0, min(n, q.Keys())))
+			require.Len(t, longest, max(0, min(n, q.Stats().Keys)))
 			for i, k := range longest {
 				require.Equal(t, []int{sorted[i], sorted[i]}, []int{k.Backlog, lengths[k.Key]})
 				require.Equal(t, q.KeyStat(k.Key), k)
@@ -398,8 +398,7 @@ func TestNoAllocations(t *testing.T) {
 		_ = q.PushWait(context.Background(), "C1")
 		_, _ = q.PopWait(context.Background())
 		q.Len()
-		q.Keys()
-		q.KeyLen("A")
+		q.KeyStat("A")
 		q.Stats()
 	}
 	step()

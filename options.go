@@ -9,12 +9,9 @@ import (
 // Unbounded, as Options.Capacity, means no limit but [MaxLen].
 const Unbounded = -1
 
-// DefaultCapacity is the capacity of a queue whose options name none.
-const DefaultCapacity = 128
-
 // Options configure a [FairQueue]. The zero value of each field is its default.
 type Options[K comparable, V any] struct {
-	// Capacity is the greatest number of items. 0 means [DefaultCapacity]; [Unbounded], or any other
+	// Capacity is the greatest number of items. 0 means 128; [Unbounded], or any other
 	// negative number, means no limit.
 	Capacity int
 
@@ -158,7 +155,7 @@ func (o Options[K, V]) Validate() error { return o.complete() }
 
 // complete sets the defaults, and returns the error of Validate.
 func (o *Options[K, V]) complete() error {
-	if o.Capacity = cmp.Or(o.Capacity, DefaultCapacity); o.Capacity < 0 {
+	if o.Capacity = cmp.Or(o.Capacity, 128); o.Capacity < 0 {
 		o.Capacity = MaxLen
 	}
 	o.KeyCapacity = cmp.Or(o.KeyCapacity, o.Capacity)

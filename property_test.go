@@ -295,7 +295,7 @@ func TestSpike(t *testing.T) {
 				require.Equal(t, whole.snapshot(), grown.snapshot())
 				var lengths, longest []int
 				for key := range kinds {
-					lengths = append(lengths, fair.KeyLen(key))
+					lengths = append(lengths, fair.KeyStat(key).Backlog)
 				}
 				slices.Sort(lengths)
 				for _, k := range fair.KeyStats(2000, ByBacklog) {

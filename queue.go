@@ -223,9 +223,6 @@ func (q *Queue[K, V]) Peek() (key K, value V, ok bool) {
 // Len returns the number of items queued.
 func (q *Queue[K, V]) Len() int { return q.len }
 
-// Keys returns the number of keys that have items queued.
-func (q *Queue[K, V]) Keys() int { return q.active }
-
 // KeyLen returns the number of items queued under a key.
 func (q *Queue[K, V]) KeyLen(key K) int {
 	k := hashed(key)

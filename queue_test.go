@@ -126,12 +126,8 @@ func (d *driver) step(op byte, arg, key int) {
 		v, ok := d.q.RemoveOldest(name)
 		d.removed(oldest, d.m.remove(oldest), v, ok)
 	case op == 7 && arg < 28:
-		heaviest, victim, oldest := d.m.heaviest()
-		evict := d.q.Evict
-		if arg < 20 {
-			evict, victim = d.q.EvictOldest, oldest
-		}
-		k, v, ok := evict()
+		heaviest, victim, _ := d.m.heaviest()
+		k, v, ok := d.q.Evict()
 		require.True(d, !ok || heaviest[numberOf(k)])
 		d.removed(victim, d.m.remove(victim), v, ok)
 	}
@@ -177,7 +173,7 @@ func compare(t testing.TB, q *Queue[float64, int], m *model) {
 		}
 	}
 	require.Equal(t, len(want), q.Len())
-	require.Equal(t, len(m.keys), q.Keys())
+	require.Equal(t, len(m.keys), q.active)
 	for key, items := range m.keys {
 		require.Equal(t, len(items), max(q.KeyLen(float64(key)), q.KeyLen(keyOf(key, true))))
 	}
@@ -220,7 +216,6 @@ func TestReadersAtOnce(t *testing.T) {
 					q.Peek()
 					q.KeyLen(i)
 					q.Len()
-					q.Keys()
 				})
 			}
 			readers.Wait()

@@ -48,16 +48,6 @@ func (q *Queue[K, V]) Evict() (key K, value V, ok bool) {
 	return k.key, value, true
 }
 
-// EvictOldest takes out the oldest item of the key that Evict would choose. The items behind it
-// under that key move up one turn. If the queue is empty, ok is false.
-func (q *Queue[K, V]) EvictOldest() (key K, value V, ok bool) {
-	if q.len == 0 {
-		return key, value, false
-	}
-	k, value := q.evict(keyRef[K]{}, true)
-	return k.key, value, true
-}
-
 // evict takes out the newest or the oldest item of a heaviest key; the oldest one of the given
 // key, if that is among them. The queue must not be empty.
 func (q *Queue[K, V]) evict(own keyRef[K], oldest bool) (k itemKey[K], value V) {

@@ -30,7 +30,7 @@ func TestShareOfFloods(t *testing.T) {
 				_ = q.Push(i % floods)
 			}
 			for key := range floods {
-				require.InDelta(t, float64(capacity)/float64(floods+1), q.KeyLen(key), 1.5)
+				require.InDelta(t, float64(capacity)/float64(floods+1), q.KeyStat(key).Backlog, 1.5)
 			}
 		}
 		for weight := 1; weight <= 5; weight++ {
@@ -53,7 +53,7 @@ func TestShareOfFloods(t *testing.T) {
 		}
 		product, least := 1, 1000
 		for key, weight := range weights {
-			if q.KeyLen(key) > 0 {
+			if q.KeyStat(key).Backlog > 0 {
 				product, least = product*(weight+1), min(least, weight)
 			}
 		}
@@ -81,7 +81,7 @@ func ExampleWhenFull() {
 	fmt.Fprintln(w, "small's jobs done, of 1,000\t1 hog\t2 hogs\t3 hogs\tjobs evicted\t")
 	for _, o := range []fairq.Options[string, string]{
 		{WhenFull: fairq.Reject},
-		{WhenFull: fairq.Reject, KeyCapacity: fairq.DefaultCapacity / 2},
+		{WhenFull: fairq.Reject, KeyCapacity: 128 / 2},
 		{WhenFull: fairq.RejectOverShare},
 		{WhenFull: fairq.EvictHeaviest},
 		{WhenFull: fairq.EvictOldest},

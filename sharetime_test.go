@@ -128,7 +128,7 @@ func TestMaxInFlightPerKey(t *testing.T) {
 			}
 			require.Equal(t, both[0].Stats().Len+100, both[1].Stats().Len)
 			require.NoError(t, both[1].Done("H"))
-			require.Len(t, both[1].Drain(), both[1].Stats().Len+int(both[1].Stats().Drained))
+			require.Len(t, both[1].Drain(), both[1].Stats().Len+int(both[1].Stats().Removed))
 		})
 	}
 }

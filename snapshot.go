@@ -20,9 +20,6 @@ type Snapshot[K comparable, V any] struct {
 	order []entry[K, V]
 }
 
-// Len returns the number of items.
-func (s Snapshot[K, V]) Len() int { return len(s.order) }
-
 // String shows Round and Queues.
 func (s Snapshot[K, V]) String() string {
 	return fmt.Sprintf("{Round:%v Queues:%v}", s.Round, s.Queues)

@@ -13,8 +13,8 @@ import (
 )
 
 // Stats has the counters and gauges of a [FairQueue]. An item counts once in Pushed, and once,
-// when it leaves, in one of Popped, Removed, Evicted and Drained; so Pushed is always the sum of
-// these four and Len.
+// when it leaves, in one of Popped, Removed and Evicted; so Pushed is always the sum of these
+// three and Len.
 type Stats struct {
 	Len         int  `json:"len"`             // items queued
 	Keys        int  `json:"keys"`            // keys that have items queued
@@ -26,9 +26,8 @@ type Stats struct {
 
 	Pushed  uint64 `json:"pushed"`  // items accepted since the queue was made
 	Popped  uint64 `json:"popped"`  // items delivered by Pop, PopWait and PopBatch
-	Removed uint64 `json:"removed"` // items taken out by Remove and RemoveKey
+	Removed uint64 `json:"removed"` // items taken out by Remove, RemoveKey and Drain
 	Evicted uint64 `json:"evicted"` // items handed to OnEvict
-	Drained uint64 `json:"drained"` // items returned by Drain
 
 	// Refused is the number of pushes that found the queue, or their key's share of it, full.
 	// PushWait does not count.

@@ -259,8 +259,7 @@ var tables = map[reflect.Type][]metric{
 		{
 			"fairq.queue.events", "{item}", "Items to which something has happened.", Counter,
 			"event",
-			"push Pushed pop Popped remove Removed evict Evicted drain Drained " +
-				"refuse Refused",
+			"push Pushed pop Popped remove Removed evict Evicted refuse Refused",
 		},
 		{"fairq.queue.cost.queued", "", "What the items queued cost.", Sum, "", "CostQueued"},
 		{

@@ -62,7 +62,7 @@ func (q *fairQueue[K, V]) keyLen(text string, last *sample) (n int, known bool) 
 	if !known {
 		return 0, false
 	}
-	return q.KeyLen(key), true
+	return q.KeyStat(key).Backlog, true
 }
 
 func (q *fairQueue[K, V]) actions() []string { return []string{dropKey} }

@@ -51,7 +51,6 @@ func ExampleNewCollector() {
 	// fairq_key_served_total{key="other",name="jobs"} 0
 	// # HELP fairq_queue_events_total Items to which something has happened.
 	// # TYPE fairq_queue_events_total counter
-	// fairq_queue_events_total{event="drain",name="jobs"} 0
 	// fairq_queue_events_total{event="evict",name="jobs"} 0
 	// fairq_queue_events_total{event="pop",name="jobs"} 1
 	// fairq_queue_events_total{event="push",name="jobs"} 3

@@ -43,7 +43,7 @@ func TestFairQueue(t *testing.T) {
 
 	rows := p.rows("keys")
 	require.Len(t, rows, 25)
-	require.Equal(t, []string{"mallory", fmt.Sprint(q.KeyLen("mallory"))}, rows[0][:2])
+	require.Equal(t, []string{"mallory", fmt.Sprint(q.KeyStat("mallory").Backlog)}, rows[0][:2])
 	p.shows("#keys td:nth-child(5)", "0") // though none is served now
 
 	// A click sorts.
@@ -271,7 +271,7 @@ func TestHostile(t *testing.T) {
 	p.shows("#found", "<script>alert(1)</script>: is next, 3 queued")
 	p.run(chromedp.Click(`//button[contains(@aria-label, "Drop <script>")]`, chromedp.BySearch))
 	p.shows("#outcome", "drop-key: 3 done")
-	require.Zero(t, q.KeyLen(hostile[0]))
+	require.Zero(t, q.KeyStat(hostile[0]).Backlog)
 	dialogs := p.seen()
 	require.Equal(t, []string{"Remove what is queued of <script>alert(1)</script>?"}, dialogs,
 		"nobody else has opened one")

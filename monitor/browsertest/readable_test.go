@@ -83,7 +83,7 @@ func TestFocusStays(t *testing.T) {
 	require.Equal(t, "Drop user 2", eval[string](p, focused))
 	p.run(chromedp.KeyEvent(kb.Enter))
 	p.until("previous.stats.len === 6")
-	require.Zero(t, q.KeyLen("user 2"))
+	require.Zero(t, q.KeyStat("user 2").Backlog)
 }
 
 // axe returns the script of axe-core: the file that AXE_CORE names.
