@@ -23,10 +23,9 @@ type attempt[V any] struct {
 
 // extra has the rare fields of an attempt.
 type extra struct {
-	ran          time.Duration // how long the handler ran; 0 if no option needs that
-	deadline     time.Time     // of the context; zero if it has none
-	late         error         // its cause then
-	inBackground bool          // the attempt is settled there
+	ran      time.Duration // how long the handler ran; 0 if no option needs that
+	deadline time.Time     // of the context; zero if it has none
+	late     error         // its cause then
 
 	mu     sync.Mutex      // protects the fields below
 	ended  bool            // the handler has returned; from then on ctx does not change
@@ -86,7 +85,6 @@ func (a *attempt[V]) do(w *worker) {
 // run calls the handler. end must be called with its result, even if run does not return.
 func (a *attempt[V]) run(w *worker) error {
 	p := a.class.pool
-	a.worker = w
 	a.task.Begin()
 	w.started = time.Time{}
 	waited := time.Duration(0)
@@ -246,14 +244,6 @@ func (a *attempt[V]) leaseContext() (context.Context, context.CancelFunc) {
 		})
 	})
 	return ctx, func() { cancel(context.Canceled) }
-}
-
-// counters returns the counters for the outcome of the attempt.
-func (a *attempt[V]) counters() *counters {
-	if a.extraOrZero().inBackground {
-		return &a.class.pool.counts
-	}
-	return &a.worker.counts
 }
 
 // endContext ends the context of a handler with this run time.

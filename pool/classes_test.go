@@ -137,6 +137,7 @@ func TestOwnCapacity(t *testing.T) {
 			for i := range 100 {
 				_, err := p.TrySubmit(ctx, strconv.Itoa(i), i,
 					pool.PutOptions{Class: strconv.Itoa(class)})
+				synctest.Wait()
 				if i < room {
 					require.NoError(t, err)
 				} else {
@@ -150,6 +151,28 @@ func TestOwnCapacity(t *testing.T) {
 		require.ErrorIs(t, p.Do(ctx, "a", 1, pool.PutOptions{Class: "3"}), task.ErrInvalid)
 		require.Nil(t, p.Queue("3"))
 		require.Same(t, p.Queue("0"), p.Queue(""))
+		end(t, ctx, p)
+	})
+}
+
+// TestSlowClass has a worker ask a database that takes an hour to answer. No call of another class
+// waits for that, or for anything but the worker.
+func TestSlowClass(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		q, _ := openDatabase[int](t, time.Hour, nil)
+		begin := time.Now()
+		p := openFunc(t, nothing, pool.Options[int]{
+			Scale:   pool.Scale{Max: 2},
+			Classes: []pool.Class[int]{{Name: "0", Queue: q}, {Name: "1"}},
+		})
+		putIn(t, p, 1, "a", 1)
+		p.Pause()
+		p.Resume()
+		require.NoError(t, p.SetWorkers(2, 2))
+		putIn(t, p, 1, "a", 2)
+		require.Equal(t, begin, time.Now())
+		wait(t, p)
+		require.Equal(t, uint64(2), p.Stats().Succeeded)
 		end(t, ctx, p)
 	})
 }

@@ -92,7 +92,7 @@ func (p *Pool[V]) post(letter *DeadLetter[V], a *attempt[V], settle func(refused
 		settle: settle,
 		tell: func(refused error) {
 			if refused == nil {
-				p.counts[EventDeadLetter].Add(1)
+				p.counts[0][EventDeadLetter].Add(1)
 			}
 			p.observe(func() Event[V] {
 				return Event[V]{Kind: EventDeadLetter, Class: letter.Class, Letter: letter, Err: refused}
@@ -103,7 +103,6 @@ func (p *Pool[V]) post(letter *DeadLetter[V], a *attempt[V], settle func(refused
 		p.outbox.post(l)
 		return
 	}
-	a.set().inBackground = true
 	l.check = func() bool {
 		lost := p.settle(p.storeCtx, &a.task, a.task.Info().Until,
 			func(ctx context.Context) error { return a.task.Touch(ctx, 0) })

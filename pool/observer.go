@@ -112,7 +112,7 @@ func (ws *workerSet) guard(name string, call func()) {
 // happened counts and observes an event of an attempt.
 func (a *attempt[V]) happened(kind EventKind, took, delay time.Duration, err error) {
 	p := a.class.pool
-	a.counters()[kind].Add(1)
+	a.worker.counts[kind].Add(1)
 	p.observe(func() Event[V] {
 		return Event[V]{
 			Kind: kind, Class: a.class.name, Task: &a.task, Took: took, Delay: delay, Err: err,
@@ -125,7 +125,7 @@ func (a *attempt[V]) ended(kind EventKind, delay time.Duration, err error) {
 	p, t, what := a.class.pool, &a.task, ""
 	switch kind {
 	case EventFailed:
-		p.recent.add(Failure{At: time.Now(), Task: t.ID, Key: t.Key, Kind: t.Kind, Err: err})
+		p.addFailure(Failure{At: time.Now(), Task: t.ID, Key: t.Key, Kind: t.Kind, Err: err})
 		what = "failed for good"
 	case EventLost:
 		what = "could not be settled"
@@ -138,6 +138,6 @@ func (a *attempt[V]) ended(kind EventKind, delay time.Duration, err error) {
 
 // observeTask counts and observes an event of a task that need not run.
 func (p *Pool[V]) observeTask(kind EventKind, class string, t *task.Task[V]) {
-	p.counts[kind].Add(1)
+	p.counts[0][kind].Add(1)
 	p.observe(func() Event[V] { return Event[V]{Kind: kind, Class: class, Task: t} })
 }

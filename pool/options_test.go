@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -162,12 +163,15 @@ func TestUnusualOptions(t *testing.T) {
 // TestDefaults is about zero values.
 func TestDefaults(t *testing.T) {
 	require.NoError(t, pool.Options[int]{}.Validate())
-	p := pool.Func(nothing, nil)
-	require.Equal(t, pool.Stats{Min: runtime.GOMAXPROCS(0), Max: runtime.GOMAXPROCS(0)}, p.Stats())
-	s, err := p.Queue("").Stats(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, fairq.MaxLen, s.Capacity)
-	end(t, t.Context(), p)
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		p := pool.Func(nothing, nil)
+		synctest.Wait()
+		require.Equal(t, pool.Stats{Min: runtime.GOMAXPROCS(0), Max: runtime.GOMAXPROCS(0)}, p.Stats())
+		s, err := p.Queue("").Stats(ctx)
+		require.NoError(t, err)
+		require.Equal(t, fairq.MaxLen, s.Capacity)
+		end(t, ctx, p)
+	})
 }
 
 // TestOptionsAreCopied changes the options of a pool after its start.

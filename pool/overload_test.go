@@ -162,6 +162,7 @@ func TestSubmitWithContextThatIsDone(t *testing.T) {
 		} {
 			require.Equal(t, context.Canceled, err)
 		}
+		synctest.Wait()
 		require.Equal(t, pool.Stats{Min: 1, Max: 1}, p.Stats())
 		end(t, ctx, p)
 	})

@@ -124,6 +124,7 @@ func TestNoTaskWaitsForAnIdleWorker(t *testing.T) {
 	) {
 		const workers = 4
 		rig := open(t, 0, pool.Options[int]{Workers: workers})
+		synctest.Wait() // the first worker asks in vain
 		left, paused := 0, false
 		for range 40 {
 			switch r.IntN(8) {

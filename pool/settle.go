@@ -58,7 +58,6 @@ func (a *attempt[V]) finish(err error) {
 		a.settle(err)
 		return
 	}
-	a.set().inBackground = true
 	p.runInBackground(func() {
 		defer p.settling.Add(-1)
 		a.settle(err)
@@ -146,7 +145,6 @@ func (a *attempt[V]) settleItem(err error) {
 	}
 	letter := newDeadLetter("", &a.task, reason, err)
 	letter.Task, letter.Attempts = task.Info{}, 1
-	a.set().inBackground = true
 	p.post(letter, nil, func(refused error) {
 		if refused != nil {
 			p.log.Error("pool: an item was lost, because no letter of it could be sent", "payload",
@@ -175,10 +173,12 @@ func (a *attempt[V]) ack(ctx context.Context) error {
 		c.watch.Load() == watchArmed || p.interrupt.Load() || p.observer != nil {
 		return a.task.Ack(ctx)
 	}
-	next := &attempt[V]{class: c}
-	ok, err := c.consumer.AckAndTake(ctx, &a.task, &next.task)
-	if ok {
+	next := c.newAttempt(a.worker)
+	found, err := c.consumer.AckAndTake(ctx, &a.task, &next.task)
+	if found {
 		a.worker.following = next
+	} else {
+		a.worker.spare = next
 	}
 	return err
 }

@@ -62,7 +62,7 @@ func (ws *workerSet) stop() {
 // updateAllLocked makes the workers see that the set is closing, or that handlers were cancelled.
 func (ws *workerSet) updateAllLocked() {
 	ws.updateLocked()
-	if ws.closing && !ws.mayTakeLocked() {
+	if ws.closing && ws.mostLocked() == 0 {
 		ws.endIdleLocked(len(ws.idle))
 	}
 	ws.notifyQuietLocked()

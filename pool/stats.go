@@ -1,7 +1,7 @@
 package pool
 
 import (
-	"sync"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -57,35 +57,27 @@ type Stats struct {
 // String shows the fields that are not zero.
 func (s Stats) String() string { return printable.Fields(s) }
 
-// counters count events.
-type counters [eventKinds]atomic.Uint64
+// counters count events by their kinds. They fill two cache lines.
+type counters [16]atomic.Uint64
 
-// addTo adds the counters to others.
-func (c *counters) addTo(to *counters) {
-	for kind := range c {
-		to[kind].Add(c[kind].Load())
-	}
-}
-
-// Stats returns counters and gauges of about one moment, because handlers go on. It is O(workers).
+// Stats returns counters and gauges of about one moment, because handlers go on.
 func (ws *workerSet) Stats() Stats {
+	var n [eventKinds]uint64
+	for i := range ws.counts {
+		for kind := range n {
+			n[kind] += ws.counts[i][kind].Load()
+		}
+	}
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	var n counters
-	ws.counts.addTo(&n)
-	for w := range ws.all {
-		w.counts.addTo(&n)
-	}
 	return Stats{
 		Workers: ws.active, Idle: len(ws.idle), Running: ws.active - len(ws.idle), Nested: ws.yielding,
 		Prefetched: int(ws.prefetched.Load()), Unsettled: int(ws.settling.Load()),
-		Min: ws.scale.Min, Max: ws.scale.Max, Paused: ws.paused, Closed: ws.closing,
-		Started: n[EventStarted].Load(), Succeeded: n[EventSucceeded].Load(),
-		Retried: n[EventRetried].Load(), Snoozed: n[EventSnoozed].Load(),
-		Failed: n[EventFailed].Load(), Cancelled: n[EventCancelled].Load(),
-		Lost: n[EventLost].Load(), Returned: n[EventReturned].Load(),
-		Dropped: n[EventDropped].Load(), Expired: n[EventExpired].Load(),
-		DeadLetters: n[EventDeadLetter].Load(), Leftovers: ws.leftoverCount.Load(), Range: ws.inRange,
+		Min: ws.scale.Min, Max: ws.scale.Max, Range: ws.inRange, Paused: ws.paused, Closed: ws.closing,
+		Started: n[EventStarted], Succeeded: n[EventSucceeded], Retried: n[EventRetried],
+		Snoozed: n[EventSnoozed], Failed: n[EventFailed], Cancelled: n[EventCancelled],
+		Lost: n[EventLost], Returned: n[EventReturned], Dropped: n[EventDropped],
+		Expired: n[EventExpired], DeadLetters: n[EventDeadLetter], Leftovers: ws.leftoverCount.Load(),
 	}
 }
 
@@ -97,29 +89,16 @@ type Failure struct {
 	Err       error   // a [*task.PanicError] has the stack
 }
 
-// recent keeps the last failures. It is a ring.
-type recent struct {
-	mu    sync.Mutex
-	ring  [100]Failure
-	count int
-}
-
-func (r *recent) add(f Failure) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.ring[r.count%len(r.ring)] = f
-	r.count++
+// addFailure adds to Failures.
+func (ws *workerSet) addFailure(f Failure) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	ws.failures = append(ws.failures[max(len(ws.failures)-99, 0):], f)
 }
 
 // Failures returns the last 100 failures for good, the oldest first.
 func (ws *workerSet) Failures() []Failure {
-	r := &ws.recent
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	n := min(r.count, len(r.ring))
-	all := make([]Failure, n)
-	for i := range all {
-		all[i] = r.ring[(r.count-n+i)%len(r.ring)]
-	}
-	return all
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	return slices.Clone(ws.failures)
 }

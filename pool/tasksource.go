@@ -47,8 +47,6 @@ type class[V any] struct {
 	taskWatch *task.Watch[V] // there may be a task
 	watch     atomic.Int32   // watchOff, watchArmed or watchDue
 
-	unused atomic.Pointer[attempt[V]] // of a take that has found no task
-
 	over    atomic.Bool // the queue was closed or dropped
 	repeats sync.Map    // ids of tasks that this pool has put again by Repeat, which no store marks
 	refused sync.Map    // ids of tasks that are being buried, because the sink refused their letters
@@ -87,20 +85,20 @@ func (s *taskSource[V]) add(c *class[V]) {
 }
 
 // take implements source.
-func (s *taskSource[V]) take(wasIdle bool) (job, bool, error) {
+func (s *taskSource[V]) take(w *worker, wasIdle bool) (job, bool, error) {
 	if s.prefetcher != nil {
 		t, more := s.prefetcher.next()
 		if t == nil {
 			return nil, false, nil
 		}
-		return &attempt[V]{task: *t, class: s.classes[0]}, more, nil
+		return &attempt[V]{task: *t, class: s.classes[0], worker: w}, more, nil
 	}
 	if s.filterOf != nil {
 		s.filtering <- struct{}{}
 		defer func() { <-s.filtering }()
 		s.setFilter()
 	}
-	a, more, err := s.takeFromAny(wasIdle)
+	a, more, err := s.takeFromAny(w, wasIdle)
 	if a == nil {
 		return nil, false, err
 	}
@@ -111,9 +109,11 @@ func (s *taskSource[V]) take(wasIdle bool) (job, bool, error) {
 }
 
 // takeFromAny asks the classes in turn until one has a task.
-func (s *taskSource[V]) takeFromAny(wasIdle bool) (a *attempt[V], more bool, failed error) {
+func (s *taskSource[V]) takeFromAny(
+	w *worker, wasIdle bool,
+) (a *attempt[V], more bool, failed error) {
 	if len(s.classes) == 1 {
-		return s.classes[0].take(wasIdle)
+		return s.classes[0].take(w, wasIdle)
 	}
 	var asked []*class[V] // in vain
 	for {
@@ -121,7 +121,7 @@ func (s *taskSource[V]) takeFromAny(wasIdle bool) (a *attempt[V], more bool, fai
 		if c == nil {
 			return nil, false, cmp.Or(failed, s.allOver())
 		}
-		a, more, err := c.take(wasIdle)
+		a, more, err := c.take(w, wasIdle)
 		if a != nil {
 			// Of another class that is due, nobody but this worker may know.
 			return a, more || slices.ContainsFunc(s.classes, func(c *class[V]) bool {
@@ -173,15 +173,10 @@ func (s *taskSource[V]) giveBack(c *class[V]) {
 	}
 }
 
-// take takes a task of the class; see takeOne.
-func (c *class[V]) take(wasIdle bool) (a *attempt[V], more bool, err error) {
+// take takes a task of the class for a worker; see takeOne.
+func (c *class[V]) take(w *worker, wasIdle bool) (a *attempt[V], more bool, err error) {
 	c.watch.Store(watchArmed) // before the call, during which it may become due
-	if wasIdle {
-		a = c.unused.Swap(nil)
-	}
-	if a == nil {
-		a = &attempt[V]{class: c}
-	}
+	a = c.newAttempt(w)
 	found, more, err := c.takeOne(c.pool.ctx, &a.task, wasIdle)
 	if more {
 		c.watch.Store(watchOff)
@@ -190,11 +185,22 @@ func (c *class[V]) take(wasIdle bool) (a *attempt[V], more bool, err error) {
 		c.pool.sourceWorks()
 	}
 	if !found {
-		a.task = task.Task[V]{}
-		c.unused.Store(a)
+		w.spare = a
 		return nil, false, err
 	}
 	return a, more, err
+}
+
+// newAttempt returns an attempt of a worker without a task: the one that it has to spare, or else a
+// new one.
+func (c *class[V]) newAttempt(w *worker) *attempt[V] {
+	a, _ := w.spare.(*attempt[V])
+	if a == nil {
+		a = new(attempt[V])
+	}
+	w.spare = nil
+	*a = attempt[V]{class: c, worker: w}
+	return a
 }
 
 // allOver returns an error if the queues of all classes were closed or dropped.

@@ -13,18 +13,18 @@ type job interface{ do(w *worker) }
 type worker struct {
 	set        *workerSet
 	ctx        context.Context // parent of its handlers' contexts; workerOf finds the worker by it
-	wake       chan bool       // true if an idle worker is to ask for a task, false if it must end
-	asks       bool            // it is the one of workerSet.asking
+	wake       chan bool       // true if it is idle and must ask for a task, false if it must end
 	idleSince  time.Time       // since its last task; protected by workerSet.mu while it is idle
 	started    time.Time       // start of its task; zero if no option needs that
 	following  job             // a task taken by the ack of the last one, or nil
+	spare      job             // room for a task, left by a take that has found none, or nil
 	yieldDepth int             // calls of Yield at this moment; protected by workerSet.mu
 
 	// place is not nil while its handler has left Yield and waits for a place. It gets true when the
 	// handler has one, and false if the handler is in Yield again.
 	place chan bool // protected by workerSet.mu
 
-	counts counters
+	counts *counters
 }
 
 type (
@@ -44,74 +44,65 @@ func setOf(ctx context.Context) *workerSet {
 	return ws
 }
 
-// run does tasks until the worker must end, beginning with this one. If more is true, there may be
-// more for others.
-func (w *worker) run(task job, more bool) {
-	ws := w.set
-	end := false
+// run takes tasks and does them until the worker must end. It was woken, or is new.
+func (w *worker) run() {
+	ws, ended := w.set, false
 	defer func() {
-		if !end { // a handler has ended the goroutine, by runtime.Goexit
+		if !ended { // user code has ended the goroutine, by runtime.Goexit
 			ws.mu.Lock()
-			ws.asking = ws.asking && !w.asks
 			ws.removeLocked(w)
 			ws.mu.Unlock()
+			ws.wake()
 		}
-		ws.wake()
 	}()
-	for wasIdle := false; !end; {
-		if task != nil {
-			if more {
-				ws.wake()
-			}
-			w.idleSince = time.Time{}
-			task.do(w)
-			task, wasIdle = nil, false
+	for isNew, wasIdle := true, true; !ended; {
+		if wasIdle {
+			ws.asking.Store(false) // before it asks, because a later call of wake counts on that
 		}
-		if !ws.interrupt.Load() {
-			var err error
-			if task, more, err = ws.source.take(wasIdle); err != nil {
-				ws.sourceFailed(err)
-			}
+		var next job
+		if ws.interrupt.Load() {
+			isNew = false // it has not asked in vain
+		} else {
+			next = ws.take(w, wasIdle)
 		}
-		switch {
-		case task == nil:
-			end = ws.rest(w)
-			wasIdle = true
-		case w.asks:
-			ws.mu.Lock()
-			more = ws.askedLocked() || more
-			w.asks = false
-			ws.mu.Unlock()
+		if wasIdle = next == nil; wasIdle {
+			ended = ws.rest(w, isNew)
+		} else {
+			isNew, w.idleSince = false, time.Time{}
+			next.do(w)
 		}
 	}
 }
 
-// askedLocked ends the turn of a worker that was woken, or is being started, and has asked. It
-// reports whether wake was called in between.
-func (ws *workerSet) askedLocked() (again bool) {
-	again = ws.missed
-	ws.asking, ws.missed = false, false
-	return again
+// take takes a task, and lets another worker ask if there may be more.
+func (ws *workerSet) take(w *worker, wasIdle bool) job {
+	next, more, err := ws.source.take(w, wasIdle)
+	if err != nil {
+		ws.sourceFailed(err)
+	}
+	if more {
+		ws.wake()
+	}
+	return next
 }
 
 // rest waits until a worker that has found no task, or must not ask, is to ask. If the worker must
 // end, it returns true, and the worker is removed already.
-func (ws *workerSet) rest(w *worker) bool {
+func (ws *workerSet) rest(w *worker, isNew bool) (end bool) {
 	ws.mu.Lock()
-	if w.asks {
-		ws.asking, w.asks = false, false
-	}
-	// a handler that returns from Yield gets this worker's place
-	if len(ws.returning) > 0 || ws.active > ws.scale.Max || ws.sourceOver ||
-		ws.closing && !ws.mayTakeLocked() {
-		ws.removeLocked(w)
-		ws.mu.Unlock()
-		return true
-	}
-	if ws.mayTakeLocked() && ws.missed {
+	most := ws.mostLocked()
+	switch {
+	case most > 0 && ws.missed:
 		ws.missed = false
 		ws.mu.Unlock()
 		return false
+	case isNew, ws.active > most, len(ws.returning) > 0: // a handler that returns gets its place
+		ws.removeLocked(w)
+		ws.mu.Unlock()
+		if !isNew {
+			ws.wake() // it may be the one that was to ask
+		}
+		return true
 	}
 	at := len(ws.idle)
 	if w.idleSince.IsZero() {
@@ -123,11 +114,7 @@ func (ws *workerSet) rest(w *worker) bool {
 	ws.idle = slices.Insert(ws.idle, at, w)
 	ws.setReaperLocked()
 	ws.notifyQuietLocked()
-	may := ws.mayTakeLocked()
 	ws.mu.Unlock()
-	if !may && ws.source.disarm(false) {
-		ws.wake()
-	}
 	return !<-w.wake
 }
 
@@ -144,8 +131,6 @@ func (ws *workerSet) endIdleLocked(n int) {
 // removeLocked removes a worker that is about to end.
 func (ws *workerSet) removeLocked(w *worker) {
 	ws.active--
-	delete(ws.all, w)
-	w.counts.addTo(&ws.counts)
 	ws.updateLocked()
 	ws.notifyQuietLocked()
 }

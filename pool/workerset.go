@@ -2,6 +2,7 @@ package pool
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,15 +32,16 @@ type workerSet struct {
 	cancelStore context.CancelFunc
 	outbox      outbox
 
-	recent recent
-
-	counts        counters // of events that are no running worker's
+	counts        [16]counters // the first has events of no worker too; workers share the others
 	leftoverCount atomic.Uint64
 	prefetched    atomic.Int64 // tasks that were taken and not started, see prefetcher
 	taken         atomic.Int64 // for Options.Filter: tasks that run, without those in Yield
 	settling      atomic.Int64 // attempts that are settled in the background
 
 	failing atomic.Bool // the source has returned an error, and not answered since
+
+	// asking is set if a worker was woken, or is new, and has not asked yet. Then it will ask.
+	asking atomic.Bool
 
 	// interrupt is set if a worker must not take a task, but look at the set: because it may have to
 	// end, or to make place for a handler that returns from Yield, or because no task may be taken.
@@ -52,11 +54,10 @@ type workerSet struct {
 	scale         Scale // as of now
 	manual        bool  // scale was set by SetWorkers
 	paused        bool
-	active        int  // workers, without workers whose handlers are in Yield
-	missed        bool // a call of wake has woken nobody
-	asking        bool // a worker was woken, or is being started, and has not asked yet
-	yielding      int  // handlers in Yield
-	all           map[*worker]struct{}
+	active        int         // workers, without workers whose handlers are in Yield
+	missed        bool        // a call of wake has woken nobody
+	yielding      int         // handlers in Yield
+	begun         int         // workers, so far
 	idle          []*worker   // workers that wait for a task, in the order of idleSince
 	reaper        *time.Timer // ends workers that are not needed
 	reaping       bool        // it is set
@@ -75,7 +76,8 @@ type workerSet struct {
 	over       context.Context // done when Shutdown has returned
 	markOver   context.CancelFunc
 	waiters    []chan struct{} // calls of waitQuiet
-	running    sync.WaitGroup  // all goroutines that Shutdown waits for
+	failures   []Failure
+	running    sync.WaitGroup // all goroutines that Shutdown waits for
 }
 
 // source has the tasks of the workers. Many goroutines may call its methods at the same time,
@@ -83,7 +85,7 @@ type workerSet struct {
 type source interface {
 	// take takes the next task for a worker. If it returns nil, wake will be called when there may be
 	// one. If more is true there may be more for others, which only this worker knows.
-	take(wasIdle bool) (next job, more bool, err error)
+	take(w *worker, wasIdle bool) (next job, more bool, err error)
 
 	// disarm disarms watches that have called wake in vain, because others may wait for their turn
 	// after them. It reports whether there were any. If no task may be taken it also hands back
@@ -105,19 +107,18 @@ func (ws *workerSet) start(s source) {
 	ws.outbox.set, ws.outbox.abandoned = ws, make(chan struct{})
 	ws.done, ws.markDone = context.WithCancel(context.Background())
 	ws.over, ws.markOver = context.WithCancel(context.Background())
-	ws.all = map[*worker]struct{}{}
 	ws.followSchedule()
 }
 
-// mayTakeLocked reports whether tasks may be taken at all.
-func (ws *workerSet) mayTakeLocked() bool {
+// mostLocked returns how many workers may take tasks.
+func (ws *workerSet) mostLocked() int {
 	switch {
-	case ws.cancelled || ws.sourceOver:
-		return false
-	case ws.closing:
-		return ws.yielding > 0 // handlers in Yield may wait for queued tasks
+	case ws.cancelled || ws.sourceOver || ws.closing && ws.yielding == 0 || ws.paused && !ws.closing:
+		return 0
+	case ws.closing: // handlers in Yield may wait for queued tasks
+		return max(ws.scale.Max, 1)
 	}
-	return !ws.paused && ws.scale.Max > 0
+	return ws.scale.Max
 }
 
 // wake lets one more worker ask for a task: an idle one, or a new one. It is called whenever there
@@ -133,51 +134,32 @@ func (ws *workerSet) wake() {
 // letAsk lets the worker ask that was busy last, or a new one. asks is false if there is none, and
 // may if no task may be taken.
 func (ws *workerSet) letAsk() (asks, may bool) {
-	ws.mu.Lock()
-	may = ws.mayTakeLocked()
-	n := len(ws.idle)
-	if may && !ws.asking && n == 0 && ws.active < max(ws.scale.Max, 1) {
-		ws.startLocked()
-		return true, true
+	if ws.asking.Load() {
+		return true, true // it will ask after this
 	}
+	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	if !may || ws.asking || n == 0 {
-		ws.missed = true
-		return may && ws.asking, may // it will ask again, or wake the next one
-	}
-	w := ws.idle[n-1]
-	ws.idle[n-1] = nil
-	ws.idle = ws.idle[:n-1]
-	ws.asking, w.asks = true, true
-	w.wake <- true
-	return true, true
-}
-
-// startLocked starts a worker if there is a task for it, and releases mu.
-func (ws *workerSet) startLocked() {
-	w := &worker{set: ws, wake: make(chan bool, 1)}
-	w.ctx = context.WithValue(ws.ctx, workerKey{}, w)
-	ws.all[w] = struct{}{}
-	ws.active++ // before it asks, so that no other one takes its place
-	ws.asking = true
-	ws.mu.Unlock()
-	task, more, err := ws.source.take(true)
-	ws.mu.Lock()
-	again := ws.askedLocked()
-	if task != nil {
-		ws.updateLocked()
-		ws.running.Go(func() { w.run(task, more || again) })
-		ws.mu.Unlock()
-		return
-	}
-	ws.removeLocked(w)
-	ws.mu.Unlock()
+	n, most := len(ws.idle), ws.mostLocked()
 	switch {
-	case err != nil:
-		ws.sourceFailed(err)
-	case again:
-		ws.wake()
+	case most > 0 && n > 0:
+		w := ws.idle[n-1]
+		ws.idle = slices.Delete(ws.idle, n-1, n)
+		ws.asking.Store(true)
+		w.wake <- true
+	case ws.active < most:
+		// It takes in a goroutine of its own: the caller may be somebody's Put, and a take of another
+		// class a transaction.
+		w := &worker{set: ws, wake: make(chan bool, 1), counts: &ws.counts[ws.begun%len(ws.counts)]}
+		w.ctx = context.WithValue(ws.ctx, workerKey{}, w)
+		ws.begun++
+		ws.active++
+		ws.asking.Store(true)
+		ws.running.Go(w.run)
+	default:
+		ws.missed = true
+		return false, most > 0
 	}
+	return true, true
 }
 
 // updateLocked gives free places to handlers that return from Yield, and computes interrupt. Every
@@ -191,8 +173,7 @@ func (ws *workerSet) updateLocked() {
 		w.place <- true
 		w.place = nil
 	}
-	ws.interrupt.Store(ws.active > ws.scale.Max || len(ws.returning) > 0 ||
-		!ws.mayTakeLocked())
+	ws.interrupt.Store(ws.active > ws.mostLocked() || len(ws.returning) > 0)
 	ws.setReaperLocked()
 }
 
