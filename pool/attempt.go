@@ -59,7 +59,7 @@ func (a *attempt[V]) set() *extra {
 // of this one.
 func (a *attempt[V]) do(w *worker) {
 	c := a.class
-	if c.pool.tasks.filterOf != nil {
+	if c.pool.filterOf != nil {
 		defer c.pool.taken.Add(-1)
 	}
 	defer func() {

@@ -19,7 +19,7 @@ import (
 // [Yield]. If the task cannot start before the handler has returned, only ctx ends the wait. A
 // task of the handler's own key is such a task, if MaxInFlightPerKey is 1.
 func (p *Pool[V]) Do(ctx context.Context, key string, payload V, options PutOptions) error {
-	c, err := p.tasks.class(options.Class)
+	c, err := p.class(options.Class)
 	switch {
 	case err != nil:
 		return err

@@ -18,13 +18,25 @@ import (
 type Pool[V any] struct {
 	workerSet
 
-	tasks    taskSource[V]
 	handler  Handler[*task.Task[V]]
 	policy   Policy
 	delay    time.Duration
 	deadline time.Duration
 	sink     Sink[V]
 	observer Observer[V]
+
+	classes    []*class[V]
+	strict     bool
+	filterOf   func(running int) task.Filter // Options.Filter
+	prefetcher *prefetcher[V]                // nil if nothing is prefetched
+
+	// filtering has a token for the only take that runs at a time if filterOf is set, because each
+	// must know the running tasks of the others.
+	filtering chan struct{}
+	filter    task.Filter // of all consumers
+
+	roundMu    sync.Mutex // protects lastServed, and served of the classes
+	lastServed *class[V]
 
 	maxSettling int64 // limit of tasks that are being settled in the background
 
@@ -36,10 +48,8 @@ type Pool[V any] struct {
 	// submitting is the number of running submits, plus sealed when no more are let in. It is not
 	// an RWMutex because late calls, for instance by sinks of other pools, must not wait for
 	// earlier ones. It is the last field, away from fields that workers read for each task.
-	submitting    atomic.Int64
-	submitsDone   chan struct{}           // gets a token when the last submit of a sealed pool ends
-	accepting     context.Context         // done when Shutdown or StopAndWait was called
-	stopAccepting context.CancelCauseFunc // ends accepting
+	submitting  atomic.Int64
+	submitsDone chan struct{} // gets a token when the last submit of a sealed pool ends
 }
 
 // New returns a pool that drains a queue, which stays the caller's. nil options are the defaults.
@@ -90,30 +100,27 @@ func newPool[V any](queue *task.Queue[V], handler Handler[*task.Task[V]],
 		handler: handler, policy: o.Policy, delay: o.Delay,
 		deadline: o.DeadlineAfter,
 		sink:     o.DeadLetters, observer: o.Observer, submitsDone: make(chan struct{}, 1),
+		strict: o.Strict, filterOf: o.Filter, filtering: make(chan struct{}, 1),
+		filter: task.Filter{Kinds: slices.Clone(o.Kinds)},
 	}
-	p.accepting, p.stopAccepting = context.WithCancelCause(context.Background())
 	p.workerSet.workerSettings = *setup
-	s := &p.tasks
-	s.pool, s.strict, s.filterOf = p, o.Strict, o.Filter
-	s.filtering = make(chan struct{}, 1)
-	s.filter = task.Filter{Kinds: slices.Clone(o.Kinds)}
 	for _, c := range o.Classes {
 		added := &class[V]{pool: p, name: c.Name, weight: max(c.Weight, 1), queue: c.Queue}
 		if added.queue == nil {
 			p.openOwn(added, &o)
 		}
 		added.inMemory = added.queue.InMemory()
-		s.add(added)
+		p.addClass(added)
 	}
 	limit := max(defaultPrefetch, p.base.Max)
 	p.maxSettling = int64(limit)
 	if o.Prefetch == 0 {
 		o.Prefetch = min(limit, task.MaxBatch)
 	}
-	if only := s.classes[0]; len(s.classes) == 1 && !only.inMemory && o.Filter == nil {
-		s.prefetcher = &prefetcher[V]{pool: p, class: only, limit: max(o.Prefetch, 0)}
+	if only := p.classes[0]; len(p.classes) == 1 && !only.inMemory && o.Filter == nil {
+		p.prefetcher = &prefetcher[V]{pool: p, class: only, limit: max(o.Prefetch, 0)}
 	}
-	p.start(s)
+	p.start(p)
 	return p
 }
 
@@ -169,7 +176,7 @@ func (p *Pool[V]) letterLost(class string, t *task.Task[V], reason Reason, err e
 // Queue returns the queue of a class, or of the first class if the name is empty; nil if there is
 // no such class.
 func (p *Pool[V]) Queue(class string) *task.Queue[V] {
-	c, err := p.tasks.class(class)
+	c, err := p.class(class)
 	if err != nil {
 		return nil
 	}
@@ -190,7 +197,7 @@ func (p *Pool[V]) Wait(ctx context.Context) error {
 	for {
 		started := p.Stats().Started
 		quiet, err := p.waitQuiet(ctx, p.deadLettersSent)
-		for _, c := range p.tasks.classes {
+		for _, c := range p.classes {
 			if err != nil {
 				return err
 			}
@@ -213,7 +220,7 @@ func (p *Pool[V]) deadLettersSent() bool {
 	if p.outbox.busy() > 0 || p.accepting.Err() != nil && p.submitting.Load() > 0 {
 		return false
 	}
-	return !slices.ContainsFunc(p.tasks.classes, func(c *class[V]) bool {
+	return !slices.ContainsFunc(p.classes, func(c *class[V]) bool {
 		if !c.own {
 			return false
 		}
@@ -222,7 +229,7 @@ func (p *Pool[V]) deadLettersSent() bool {
 	})
 }
 
-// waitEmpty reports whether no task of a queue is going to run. Otherwise it waits for an event.
+// waitEmpty reports whether no task of a class is going to run. Otherwise it waits for an event.
 func (p *Pool[V]) waitEmpty(ctx context.Context, c *class[V]) (bool, error) {
 	watched, stop := context.WithCancel(ctx)
 	if !c.inMemory {
@@ -230,7 +237,30 @@ func (p *Pool[V]) waitEmpty(ctx context.Context, c *class[V]) (bool, error) {
 	}
 	defer stop()
 	defer context.AfterFunc(p.over, stop)()
-	events := c.queue.Events(watched) // before Stats, or it could miss one
+	wait := func() { _, _ = p.waitQuiet(watched, func() bool { return false }) }
+	if c.queue != nil {
+		events := c.queue.Events(watched) // before left, or it could miss one
+		wait = func() {
+			for range events {
+				break
+			}
+		}
+	}
+	switch left, err := c.left(ctx); {
+	case err == nil && (left > 0 && p.over.Err() != nil || p.leftoverCount.Load() > 0):
+		return false, ErrShutdown
+	case err != nil || left == 0:
+		return true, err
+	}
+	wait()
+	return false, nil
+}
+
+// left returns the number of tasks that are going to run.
+func (c *class[V]) left(ctx context.Context) (int, error) {
+	if c.queue == nil {
+		return c.queued(), nil
+	}
 	s, err := c.queue.Stats(ctx)
 	if c.own && isOver(err) {
 		err = nil
@@ -245,16 +275,7 @@ func (p *Pool[V]) waitEmpty(ctx context.Context, c *class[V]) (bool, error) {
 		}
 		return true
 	})
-	switch {
-	case err == nil && (left > 0 && p.over.Err() != nil || p.leftoverCount.Load() > 0):
-		return false, ErrShutdown
-	case err != nil || left == 0:
-		return true, err
-	}
-	for range events {
-		break
-	}
-	return false, nil
+	return left, err
 }
 
 // quietPoll limits how long Wait waits before it looks again, because changes by other processes,

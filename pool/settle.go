@@ -122,7 +122,7 @@ func (a *attempt[V]) settle(err error) {
 				delay, err)
 		}
 	}
-	if h := p.tasks.prefetcher; h != nil && again != nil && again.holdKey {
+	if h := p.prefetcher; h != nil && again != nil && again.holdKey {
 		h.handBack(func(h prefetchedTask[V]) bool { return h.task.Key == t.Key })
 	}
 }
@@ -169,7 +169,7 @@ func (a *attempt[V]) timedOut(err error) error {
 // between, one call does both.
 func (a *attempt[V]) ack(ctx context.Context) error {
 	p, c := a.class.pool, a.class
-	if s := &p.tasks; len(s.classes) > 1 || s.filterOf != nil || s.prefetcher != nil ||
+	if len(p.classes) > 1 || p.filterOf != nil || p.prefetcher != nil ||
 		c.watch.Load() == watchArmed || p.interrupt.Load() || p.observer != nil {
 		return a.task.Ack(ctx)
 	}

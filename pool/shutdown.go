@@ -188,8 +188,8 @@ func (p *Pool[V]) release() (n int, err error) {
 
 // handBackAll hands back the pool's tasks of queues that are not its own. It is idempotent.
 func (p *Pool[V]) handBackAll() (err error) {
-	for _, c := range p.tasks.classes {
-		if c.own {
+	for _, c := range p.classes {
+		if c.own || c.queue == nil {
 			continue
 		}
 		if bad := c.consumer.Close(context.Background()); bad != nil && !isOver(bad) {
@@ -206,8 +206,8 @@ func (p *Pool[V]) close() {
 		<-p.submitsDone
 	}
 	ctx := context.Background()
-	for _, c := range p.tasks.classes {
-		c.taskWatch.Disarm()
+	for _, c := range p.classes {
+		c.disarm()
 		if c.own {
 			_ = c.consumer.Close(ctx) // in memory that cannot fail
 			p.clear(ctx, c)

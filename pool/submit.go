@@ -53,7 +53,7 @@ func (p *Pool[V]) TrySubmit(ctx context.Context, key string, payload V,
 func (p *Pool[V]) submit(
 	ctx context.Context, key string, payload V, o PutOptions, waits bool,
 ) (id task.ID, err error) {
-	c, err := p.tasks.class(o.Class)
+	c, err := p.class(o.Class)
 	if err != nil {
 		return 0, err
 	}

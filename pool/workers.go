@@ -2,7 +2,6 @@ package pool
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"time"
 
@@ -14,7 +13,10 @@ import (
 // goroutine.
 type Workers struct {
 	*workerSet
-	queued func() int // how many items are
+	pool interface {
+		Shutdown(ctx context.Context) error
+		Wait(ctx context.Context) error
+	}
 }
 
 // WorkersOptions configure [NewWorkers]. The zero value of each field is its default. [Options]
@@ -68,10 +70,11 @@ func NewWorkers[K comparable, V any](queue *fairq.FairQueue[K, V], handler Handl
 	}
 	p.workerSettings = *setup
 	c := &class[V]{
-		pool: p, inMemory: true,
+		pool: p, queued: queue.Len,
 		done: func(item V) { _ = queue.Done(item) }, // it is an error without ShareTime
 	}
 	watch := queue.Watch(c.due)
+	c.disarm = watch.Disarm
 	c.takeOne = func(_ context.Context, into *task.Task[V], wasIdle bool,
 	) (found, more bool, err error) {
 		for {
@@ -86,9 +89,9 @@ func NewWorkers[K comparable, V any](queue *fairq.FairQueue[K, V], handler Handl
 			}
 		}
 	}
-	p.tasks.pool, p.tasks.classes = p, []*class[V]{c}
-	p.start(&p.tasks)
-	return &Workers{&p.workerSet, queue.Len}
+	p.classes = []*class[V]{c}
+	p.start(p)
+	return &Workers{&p.workerSet, p}
 }
 
 // Shutdown ends the workers. They take no more items, and running handlers finish. While a handler
@@ -101,32 +104,9 @@ func NewWorkers[K comparable, V any](queue *fairq.FairQueue[K, V], handler Handl
 // be called several times, even at the same time, for instance with another ctx. A handler must
 // not call it, because it would wait for itself: with its context it does nothing and returns an
 // [task.ErrInvalid]. To finish the backlog first, close the queue and call Wait.
-func (w *Workers) Shutdown(ctx context.Context) error {
-	if err := w.notInHandler(ctx, "Shutdown"); err != nil {
-		return err
-	}
-	defer w.markOver()
-	err := w.shutdown(ctx)
-	defer w.outbox.giveUpAfter(ctx)()
-	w.outbox.wait()
-	return w.abandonedError(ctx, err, 0) // an item is in no queue
-}
+func (w *Workers) Shutdown(ctx context.Context) error { return w.pool.Shutdown(ctx) }
 
 // Wait waits until all workers are idle and nothing is queued. It returns [ErrShutdown] if
 // Shutdown has left items, and the error of ctx if ctx is done first. A handler must not call it,
 // because it would wait for itself: with its context it returns an [task.ErrInvalid].
-func (w *Workers) Wait(ctx context.Context) error {
-	err := w.notInHandler(ctx, "Wait")
-	for atOnce := false; !atOnce && err == nil; {
-		// There is no event when other consumers take the last item.
-		limited, stop := context.WithTimeout(ctx, quietPoll)
-		atOnce, err = w.waitQuiet(limited, func() bool { return w.queued() == 0 })
-		if stop(); ctx.Err() == nil && !errors.Is(err, ErrShutdown) {
-			err = nil
-		}
-	}
-	if err == nil && w.over.Err() != nil && w.queued() > 0 {
-		return ErrShutdown
-	}
-	return err
-}
+func (w *Workers) Wait(ctx context.Context) error { return w.pool.Wait(ctx) }

@@ -73,11 +73,15 @@ type workerSet struct {
 	sourceOver bool            // the source will never have a task again
 	done       context.Context // done when Shutdown was called and the last worker has ended
 	markDone   context.CancelFunc
+	accepting  context.Context // done when Shutdown or StopAndWait was called
 	over       context.Context // done when Shutdown has returned
 	markOver   context.CancelFunc
-	waiters    []chan struct{} // calls of waitQuiet
-	failures   []Failure
-	running    sync.WaitGroup // all goroutines that Shutdown waits for
+
+	stopAccepting context.CancelCauseFunc // ends accepting
+
+	waiters  []chan struct{} // calls of waitQuiet
+	failures []Failure
+	running  sync.WaitGroup // all goroutines that Shutdown waits for
 }
 
 // source has the tasks of the workers. Many goroutines may call its methods at the same time,
@@ -106,6 +110,7 @@ func (ws *workerSet) start(s source) {
 	ws.storeCtx, ws.cancelStore = context.WithCancel(base)
 	ws.outbox.set, ws.outbox.abandoned = ws, make(chan struct{})
 	ws.done, ws.markDone = context.WithCancel(context.Background())
+	ws.accepting, ws.stopAccepting = context.WithCancelCause(context.Background())
 	ws.over, ws.markOver = context.WithCancel(context.Background())
 	ws.followSchedule()
 }

@@ -3,6 +3,7 @@ package pool
 import (
 	"cmp"
 	"context"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -10,31 +11,13 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// taskSource is the source of a [Pool]: the queues of its classes.
-//
-// If a class has no task, its taskWatch reports the next one. Until then the class is skipped.
-type taskSource[V any] struct {
-	pool       *Pool[V]
-	classes    []*class[V]
-	strict     bool
-	filterOf   func(running int) task.Filter // Options.Filter
-	prefetcher *prefetcher[V]                // nil if nothing is prefetched
-
-	// filtering has a token for the only take that runs at a time if filterOf is set, because each
-	// must know the running tasks of the others.
-	filtering chan struct{}
-	filter    task.Filter // of all consumers
-
-	mu    sync.Mutex // protects round, and those of the classes; nothing is called under it
-	round int64      // of the class that was served last
-}
-
 // class is a queue that is drained.
 type class[V any] struct {
 	pool     *Pool[V]
 	name     string
 	weight   int
 	queue    *task.Queue[V] // nil if it is of items, see NewWorkers
+	queued   func() int     // how many items are
 	done     func(item V)   // reports the end of an item to a FairQueue
 	own      bool           // the pool made it, and will close it
 	inMemory bool           // the store is in memory, so no call takes long
@@ -44,7 +27,8 @@ type class[V any] struct {
 	// watch, which will call due. more is true if idle workers may rely on a watch that is not armed.
 	takeOne func(ctx context.Context, into *task.Task[V], wasIdle bool) (found, more bool, err error)
 
-	taskWatch *task.Watch[V] // there may be a task
+	disarm    func()         // disarms the watch
+	taskWatch *task.Watch[V] // the watch, nil if it is of items
 	watch     atomic.Int32   // watchOff, watchArmed or watchDue
 
 	over    atomic.Bool // the queue was closed or dropped
@@ -55,9 +39,7 @@ type class[V any] struct {
 	// handled.
 	goneHandled atomic.Uint64
 
-	// A class is served up to weight times in a round. Both are protected by taskSource.mu.
-	round  int64
-	served int // in this round
+	served int // how often, at least as often for its weight as others; protected by Pool.roundMu
 }
 
 // The states of the watch of a class.
@@ -73,62 +55,63 @@ func (c *class[V]) due() {
 	c.pool.wake()
 }
 
-// add adds a class.
-func (s *taskSource[V]) add(c *class[V]) {
-	c.consumer = c.queue.NewConsumer(s.filter)
+// addClass adds a class of tasks.
+func (p *Pool[V]) addClass(c *class[V]) {
+	c.consumer = c.queue.NewConsumer(p.filter)
 	c.taskWatch = c.consumer.Watch(c.due)
+	c.disarm = c.taskWatch.Disarm
 	c.takeOne = func(ctx context.Context, into *task.Task[V], _ bool) (found, more bool, err error) {
 		found, armed, err := c.taskWatch.Take(ctx, into)
 		return found, !armed, err
 	}
-	s.classes = append(s.classes, c)
+	p.classes = append(p.classes, c)
 }
 
 // take implements source.
-func (s *taskSource[V]) take(w *worker, wasIdle bool) (job, bool, error) {
-	if s.prefetcher != nil {
-		t, more := s.prefetcher.next()
+func (p *Pool[V]) take(w *worker, wasIdle bool) (job, bool, error) {
+	if p.prefetcher != nil {
+		t, more := p.prefetcher.next()
 		if t == nil {
 			return nil, false, nil
 		}
-		return &attempt[V]{task: *t, class: s.classes[0], worker: w}, more, nil
+		return &attempt[V]{task: *t, class: p.classes[0], worker: w}, more, nil
 	}
-	if s.filterOf != nil {
-		s.filtering <- struct{}{}
-		defer func() { <-s.filtering }()
-		s.setFilter()
+	if p.filterOf != nil {
+		p.filtering <- struct{}{}
+		defer func() { <-p.filtering }()
+		p.setFilter()
 	}
-	a, more, err := s.takeFromAny(w, wasIdle)
+	a, more, err := p.takeFromAny(w, wasIdle)
 	if a == nil {
 		return nil, false, err
 	}
-	if s.filterOf != nil {
-		s.pool.taken.Add(1)
+	if p.filterOf != nil {
+		p.taken.Add(1)
 	}
 	return a, more, err
 }
 
 // takeFromAny asks the classes in turn until one has a task.
-func (s *taskSource[V]) takeFromAny(
+func (p *Pool[V]) takeFromAny(
 	w *worker, wasIdle bool,
 ) (a *attempt[V], more bool, failed error) {
-	if len(s.classes) == 1 {
-		return s.classes[0].take(w, wasIdle)
+	if len(p.classes) == 1 {
+		return p.classes[0].take(w, wasIdle)
 	}
 	var asked []*class[V] // in vain
 	for {
-		c := s.reserve(asked)
+		c := p.reserve(asked)
 		if c == nil {
-			return nil, false, cmp.Or(failed, s.allOver())
+			return nil, false, cmp.Or(failed, p.allOver())
 		}
 		a, more, err := c.take(w, wasIdle)
 		if a != nil {
 			// Of another class that is due, nobody but this worker may know.
-			return a, more || slices.ContainsFunc(s.classes, func(c *class[V]) bool {
+			return a, more || slices.ContainsFunc(p.classes, func(c *class[V]) bool {
 				return c.watch.Load() != watchArmed && !c.over.Load()
 			}), failed
 		}
-		s.giveBack(c)
+		p.giveBack(c)
 		asked = append(asked, c)
 		if isOver(err) { // whatever it is, the other classes are asked
 			c.over.Store(true)
@@ -139,38 +122,34 @@ func (s *taskSource[V]) takeFromAny(
 }
 
 // reserve returns the next class to ask, except these, and counts it as served; nil if there is
-// none.
-func (s *taskSource[V]) reserve(except []*class[V]) (next *class[V]) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, c := range s.classes {
-		switch {
-		case c.over.Load() || slices.Contains(except, c):
+// none. It is the class that was served least for its weight, among those with tasks: a class that
+// had none is credited no more than that.
+func (p *Pool[V]) reserve(except []*class[V]) (next *class[V]) {
+	p.roundMu.Lock()
+	defer p.roundMu.Unlock()
+	for _, c := range p.classes {
+		if c.over.Load() || slices.Contains(except, c) {
 			continue
-		case c.round < s.round: // it had no task then; an unused share is not credited
-			c.round, c.served = s.round, 0
 		}
-		if next == nil || !s.strict && (c.round < next.round ||
-			c.round == next.round && c.served*next.weight < next.served*c.weight) {
+		if last := p.lastServed; last != nil {
+			c.served = max(c.served, (last.served-1)*c.weight/last.weight)
+		}
+		if next == nil || !p.strict && c.served*next.weight < next.served*c.weight {
 			next = c
 		}
 	}
 	if next != nil {
-		s.round = next.round
-		if next.served++; next.served == next.weight {
-			next.round, next.served = next.round+1, 0
-		}
+		next.served++
+		p.lastServed = next
 	}
 	return next
 }
 
 // giveBack undoes reserve.
-func (s *taskSource[V]) giveBack(c *class[V]) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if c.served--; c.served < 0 {
-		c.round, c.served = c.round-1, c.weight-1
-	}
+func (p *Pool[V]) giveBack(c *class[V]) {
+	p.roundMu.Lock()
+	defer p.roundMu.Unlock()
+	c.served--
 }
 
 // take takes a task of the class for a worker; see takeOne.
@@ -204,8 +183,8 @@ func (c *class[V]) newAttempt(w *worker) *attempt[V] {
 }
 
 // allOver returns an error if the queues of all classes were closed or dropped.
-func (s *taskSource[V]) allOver() error {
-	for _, c := range s.classes {
+func (p *Pool[V]) allOver() error {
+	for _, c := range p.classes {
 		if !c.over.Load() {
 			return nil
 		}
@@ -214,13 +193,13 @@ func (s *taskSource[V]) allOver() error {
 }
 
 // disarm implements source.
-func (s *taskSource[V]) disarm(mayTake bool) (any bool) {
-	if s.prefetcher != nil && !mayTake {
-		s.prefetcher.recall()
+func (p *Pool[V]) disarm(mayTake bool) (any bool) {
+	if p.prefetcher != nil && !mayTake {
+		p.prefetcher.recall()
 	}
-	for _, c := range s.classes {
-		if c.taskWatch != nil && c.watch.CompareAndSwap(watchDue, watchOff) {
-			c.taskWatch.Disarm()
+	for _, c := range p.classes {
+		if c.watch.CompareAndSwap(watchDue, watchOff) {
+			c.disarm()
 			c.watch.Store(watchOff) // a worker may have armed it just now
 			any = true
 		}
@@ -229,27 +208,25 @@ func (s *taskSource[V]) disarm(mayTake bool) (any bool) {
 }
 
 // setFilter sets the tasks that consumers may take now, by Options.Filter.
-func (s *taskSource[V]) setFilter() {
-	f, old := s.filter, s.filter
-	s.pool.guard("Options.Filter", func() { f = s.filterOf(int(s.pool.taken.Load())) })
-	if slices.Equal(f.Kinds, old.Kinds) && (f.Kinds == nil) == (old.Kinds == nil) &&
-		(f.MaxPriority == nil) == (old.MaxPriority == nil) &&
-		(f.MaxPriority == nil || *f.MaxPriority == *old.MaxPriority) {
+func (p *Pool[V]) setFilter() {
+	f, old := p.filter, p.filter
+	p.guard("Options.Filter", func() { f = p.filterOf(int(p.taken.Load())) })
+	if reflect.DeepEqual(f, old) {
 		return
 	}
 	f.Kinds = slices.Clone(f.Kinds)
-	s.filter = f
-	for _, c := range s.classes {
+	p.filter = f
+	for _, c := range p.classes {
 		c.consumer.SetFilter(f)
 	}
 }
 
 // class returns the class of that name; the first one if it is empty.
-func (s *taskSource[V]) class(name string) (*class[V], error) {
+func (p *Pool[V]) class(name string) (*class[V], error) {
 	if name == "" {
-		return s.classes[0], nil
+		return p.classes[0], nil
 	}
-	for _, c := range s.classes {
+	for _, c := range p.classes {
 		if c.name == name {
 			return c, nil
 		}
