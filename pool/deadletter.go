@@ -87,29 +87,36 @@ func newDeadLetter[V any](class string, t *task.Task[V], reason Reason, err erro
 // task, nil if the task is in no queue any more.
 func (p *Pool[V]) post(letter *DeadLetter[V], a *attempt[V], settle func(refused error)) {
 	l := &outgoing{
-		key:    letter.Task.Key,
-		send:   func(ctx context.Context) error { return p.sink(ctx, letter) },
-		settle: settle,
-		tell: func(refused error) {
-			if refused == nil {
+		key: letter.Task.Key,
+		send: func(ctx context.Context) error {
+			if a != nil { // it may have lost the task in the meantime
+				if err := p.touch(&a.task, 0); err != nil {
+					return lostError{err}
+				}
+			}
+			return p.sink(ctx, letter)
+		},
+		settle: func(refused error) {
+			if lost, is := refused.(lostError); is { //nolint:errorlint // not a sink's
+				a.ended(EventLost, 0, lost.error)
+				return
+			}
+			defer settle(refused) // even if the Observer ends the goroutine
+			switch refused {
+			case errNotSent:
+				return
+			case nil:
 				p.counts[0][EventDeadLetter].Add(1)
 			}
 			p.observe(func() Event[V] {
 				return Event[V]{Kind: EventDeadLetter, Class: letter.Class, Letter: letter, Err: refused}
 			})
 		},
+		done: make(chan struct{}),
 	}
 	if a == nil {
 		p.outbox.post(l)
 		return
-	}
-	l.check = func() bool {
-		lost := p.settle(p.storeCtx, &a.task, a.task.Info().Until,
-			func(ctx context.Context) error { return a.task.Touch(ctx, 0) })
-		if lost != nil {
-			a.ended(EventLost, 0, lost)
-		}
-		return lost == nil
 	}
 	held := a.task // a copy, because Touch changes it
 	p.outbox.post(l)
@@ -117,6 +124,15 @@ func (p *Pool[V]) post(letter *DeadLetter[V], a *attempt[V], settle func(refused
 		p.runInBackground(func() { p.keepLease(&held, l.done) })
 	}
 	p.outbox.waitForRoom(p.ctx, p.ctx)
+}
+
+// lostError is the error of a letter whose task the pool has lost.
+type lostError struct{ error }
+
+// touch extends the lease of a task, and returns an error if the pool may have lost it.
+func (p *Pool[V]) touch(t *task.Task[V], by time.Duration) error {
+	return p.settle(p.storeCtx, t, t.Info().Until,
+		func(ctx context.Context) error { return t.Touch(ctx, by) })
 }
 
 // keepLease extends the lease of a task while its letter is in hand.
@@ -131,8 +147,7 @@ func (p *Pool[V]) keepLease(t *task.Task[V], done <-chan struct{}) {
 			return
 		case <-timer.C:
 		}
-		touch := func(ctx context.Context) error { return t.Touch(ctx, by) }
-		if p.settle(p.storeCtx, t, t.Info().Until, touch) != nil {
+		if p.touch(t, by) != nil {
 			return
 		}
 	}

@@ -28,23 +28,21 @@ type outbox struct {
 	senders   int
 	sent      chan struct{} // closed when the last sender has ended; nil if there is none
 	closed    bool          // letters were abandoned
-	givingUp  sync.Once
 	abandoned chan struct{} // closed when they were, and their tasks are settled
 }
 
 // outgoing is a letter on its way.
 type outgoing struct {
 	key    string
-	check  func() bool                     // that the pool has the task; it knows what to do if not
-	send   func(ctx context.Context) error // calls the sink
-	tell   func(refused error)             // calls the Observer after that
-	settle func(refused error)             // called once, unless check has returned false
+	send   func(ctx context.Context) error // calls the sink, if the pool still has the task
+	settle func(refused error)             // called once; may end the goroutine
 
 	taken atomic.Bool   // finish has begun
 	done  chan struct{} // closed when it has ended
 }
 
 var (
+	errNotSent       = fmt.Errorf("%w before the sink had the letter", ErrShutdown)
 	errSinkAbandoned = fmt.Errorf("%w: the sink does not end", ErrShutdown)
 	errSinkGoexit    = errors.New("pool: sink called runtime.Goexit")
 )
@@ -54,13 +52,7 @@ const maxLetters = 256
 
 // post hands a letter over.
 func (o *outbox) post(l *outgoing) {
-	l.done = make(chan struct{})
 	o.mu.Lock()
-	if o.queue == nil {
-		o.queue = fairq.New(func(l *outgoing) string { return l.key },
-			&fairq.Options[string, *outgoing]{Capacity: fairq.Unbounded})
-		o.held = map[*outgoing]bool{}
-	}
 	closed := o.closed
 	o.held[l] = true
 	if len(o.held) == maxLetters {
@@ -77,7 +69,7 @@ func (o *outbox) post(l *outgoing) {
 	}
 	o.mu.Unlock()
 	if closed {
-		o.finish(l, func() { l.settle(errSinkAbandoned) })
+		o.finish(l, errNotSent)
 	}
 }
 
@@ -114,28 +106,19 @@ func (o *outbox) deliver(l *outgoing) {
 		if v := recover(); v != nil {
 			err = newPanicError("the sink", v)
 		}
-		o.refuse(l, safeError(err))
+		o.finish(l, safeError(err))
 	}()
 	switch {
 	case ctx.Err() != nil: // Shutdown must not have to wait for yet another sink
-		o.finish(l, func() { l.settle(ErrShutdown) })
-	case l.check != nil && !l.check():
-		o.finish(l, func() {})
+		err = errNotSent
 	case !l.taken.Load():
 		err = l.send(ctx)
 	}
 }
 
-// refuse settles a letter that the sink has refused, or with a nil error has taken.
-func (o *outbox) refuse(l *outgoing, err error) {
-	o.finish(l, func() {
-		defer l.settle(err) // even if the Observer ends the goroutine
-		l.tell(err)
-	})
-}
-
-// finish settles a letter, unless another call has done that. settle may end the goroutine.
-func (o *outbox) finish(l *outgoing, settle func()) {
+// finish settles a letter that the sink has refused, or with a nil error has taken, unless another
+// call has done that.
+func (o *outbox) finish(l *outgoing, refused error) {
 	if l.taken.Swap(true) {
 		return
 	}
@@ -149,7 +132,7 @@ func (o *outbox) finish(l *outgoing, settle func()) {
 			o.room = nil
 		}
 	}()
-	settle()
+	l.settle(refused)
 }
 
 // busy returns the number of senders.
@@ -188,21 +171,24 @@ func (o *outbox) wait() {
 	}
 }
 
-// giveUpAfter ends the contexts of sinks and stores AbandonAfter after ctx, and as long again
-// later it abandons letters.
+// giveUpAfter ends the contexts of sinks and stores AbandonAfter after ctx. As long again later it
+// abandons letters, and then the settling of their tasks.
 func (o *outbox) giveUpAfter(ctx context.Context) (stop func() bool) {
 	return context.AfterFunc(ctx, func() {
-		time.AfterFunc(o.set.abandonAfter, func() {
-			o.set.cancelStore()
-			time.AfterFunc(o.set.abandonAfter, func() { o.givingUp.Do(o.abandon) })
-		})
+		for i, end := range []func(){o.set.cancelStore, o.abandon, o.set.cancelSettle} {
+			time.AfterFunc(time.Duration(i+1)*o.set.abandonAfter, end)
+		}
 	})
 }
 
 // abandon settles all letters that no sink has taken so far as refused, whatever the sinks do.
 func (o *outbox) abandon() {
-	defer close(o.abandoned)
 	o.mu.Lock()
+	if o.closed {
+		o.mu.Unlock()
+		return
+	}
+	defer close(o.abandoned)
 	o.closed = true
 	sent := o.sent
 	var held []*outgoing
@@ -215,7 +201,7 @@ func (o *outbox) abandon() {
 	for _, l := range held {
 		stuck = stuck || !l.taken.Load()
 		all.Go(func() {
-			o.refuse(l, errSinkAbandoned)
+			o.finish(l, errSinkAbandoned)
 			<-l.done
 		})
 	}
@@ -223,12 +209,4 @@ func (o *outbox) abandon() {
 	if sent != nil && !stuck {
 		<-sent
 	}
-}
-
-// settleContext returns a context for settling a task whose letter the sink has taken or refused.
-// It lasts AbandonAfter longer than that of the sink, or the task could outlive its letter.
-func (ws *workerSet) settleContext() (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ws.storeCtx))
-	stop := context.AfterFunc(ws.storeCtx, func() { time.AfterFunc(ws.abandonAfter, cancel) })
-	return ctx, func() { stop(); cancel() }
 }

@@ -226,9 +226,7 @@ func (a *attempt[V]) settleBy(call func(context.Context) error, kind EventKind,
 	p, t := a.class.pool, &a.task
 	ctx, until := p.storeCtx, t.Info().Until
 	if kind == EventFailed {
-		var cancel context.CancelFunc
-		ctx, cancel = p.settleContext()
-		defer cancel()
+		ctx = p.settleCtx
 		if p.sink != nil {
 			until = time.Time{} // the lease is being extended, see keepLease
 		}

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/fairq/fairq"
 )
 
 // workerSet is the workers of a [Pool], or of [Workers]: goroutines that take tasks from a source
@@ -23,14 +25,16 @@ type workerSet struct {
 	workerSettings
 	source source
 
-	// When the ctx of Shutdown is done, two contexts end one after the other: ctx, the parent of the
-	// handlers' contexts; AbandonAfter after the handlers storeCtx, for calls of queues and sinks.
-	// Another AbandonAfter later the outbox abandons its letters.
-	ctx         context.Context
-	cancel      context.CancelCauseFunc
-	storeCtx    context.Context
-	cancelStore context.CancelFunc
-	outbox      outbox
+	// When the ctx of Shutdown is done, ctx ends, the parent of the handlers' contexts. After one
+	// AbandonAfter storeCtx ends, for calls of queues and sinks; after two the outbox abandons its
+	// letters; after three settleCtx ends, for settling their tasks, which must not outlive them.
+	ctx          context.Context
+	cancel       context.CancelCauseFunc
+	storeCtx     context.Context
+	cancelStore  context.CancelFunc
+	settleCtx    context.Context
+	cancelSettle context.CancelFunc
+	outbox       outbox
 
 	counts        [16]counters // the first has events of no worker too; workers share the others
 	leftoverCount atomic.Uint64
@@ -108,7 +112,11 @@ func (ws *workerSet) start(s source) {
 	base := ws.inside(context.Background())
 	ws.ctx, ws.cancel = context.WithCancelCause(base)
 	ws.storeCtx, ws.cancelStore = context.WithCancel(base)
+	ws.settleCtx, ws.cancelSettle = context.WithCancel(base)
 	ws.outbox.set, ws.outbox.abandoned = ws, make(chan struct{})
+	ws.outbox.held = map[*outgoing]bool{}
+	ws.outbox.queue = fairq.New(func(l *outgoing) string { return l.key },
+		&fairq.Options[string, *outgoing]{Capacity: fairq.Unbounded})
 	ws.done, ws.markDone = context.WithCancel(context.Background())
 	ws.accepting, ws.stopAccepting = context.WithCancelCause(context.Background())
 	ws.over, ws.markOver = context.WithCancel(context.Background())
