@@ -339,7 +339,7 @@ var tables = map[reflect.Type][]metric{
 		},
 		{
 			"fairq.pool.events", "{task}", "Tasks that were not done.", Counter, "event",
-			"drop Dropped expire Expired dead_letter DeadLetters leave_over Leftovers",
+			"drop Dropped expire Expired dead_letter DeadLetters",
 		},
 	},
 	reflect.TypeFor[admit.Stats](): {

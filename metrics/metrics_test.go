@@ -259,7 +259,7 @@ func TestObserve(t *testing.T) {
 				told[e.Kind.String()+" "+e.Task.Payload]++
 			}
 		}
-		for _, next := range []pool.Observer[string]{nil, all} {
+		for _, next := range []func(context.Context, pool.Event[string]){nil, all} {
 			p = pool.Func(handle, &pool.Options[string]{
 				Workers: 1, Observer: metrics.Observe(next, record),
 				Classes: []pool.Class[string]{{Name: "bulk\xff"}},

@@ -28,9 +28,9 @@ var (
 // Programs without a pool can call the Observer themselves: with EventStarted and the time since
 // the task's ReadyAt, then with the event for the end of the attempt and the run time.
 func Observe[V any](
-	next pool.Observer[V],
+	next func(context.Context, pool.Event[V]),
 	record func(ctx context.Context, class, outcome string, took time.Duration),
-) pool.Observer[V] {
+) func(context.Context, pool.Event[V]) {
 	return func(ctx context.Context, e pool.Event[V]) {
 		switch e.Kind {
 		case pool.EventStarted:

@@ -230,7 +230,7 @@ func TestLooker(t *testing.T) {
 func TestPool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pool.Func(func(context.Context, *task.Task[int]) error { return nil }, &pool.Options[int]{
-			Schedule: pool.Schedule{Ranges: []pool.Range{{Time: "00:00-24:00", Scale: pool.Scale{Max: 3}}}},
+			Schedule: []pool.Range{{Time: "00:00-24:00", Scale: pool.Scale{Max: 3}}},
 		})
 		for i := range 10 {
 			require.NoError(t, p.Submit(t.Context(), fmt.Sprint("user ", i%2), i))

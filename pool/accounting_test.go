@@ -132,12 +132,6 @@ func newLedger(t *testing.T, seed uint64) *ledger {
 	if r.IntN(3) == 0 {
 		o.Policy.Timeout = time.Duration(5+r.IntN(100)) * time.Millisecond
 	}
-	if r.IntN(5) == 0 {
-		o.Delay = time.Duration(r.IntN(50)) * time.Millisecond
-	}
-	if r.IntN(5) == 0 {
-		o.DeadlineAfter = o.Delay + time.Duration(1+r.IntN(500))*time.Millisecond
-	}
 	o.Prefetch = []int{0, -1, 1, 3, 20}[r.IntN(5)]
 	if r.IntN(3) == 0 {
 		o.Kinds = []string{"", "x"}

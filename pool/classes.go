@@ -170,8 +170,7 @@ func (c *class[V]) take(w *worker, wasIdle bool) (a *attempt[V], more bool, err 
 	return a, more, err
 }
 
-// newAttempt returns an attempt of a worker without a task: the one that it has to spare, or else a
-// new one.
+// newAttempt returns an attempt of a worker without a task: its spare one, or a new one.
 func (c *class[V]) newAttempt(w *worker) *attempt[V] {
 	a, _ := w.spare.(*attempt[V])
 	if a == nil {

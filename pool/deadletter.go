@@ -11,16 +11,15 @@ import (
 
 // DeadLetter is a task that a pool could not do, with everything known of it.
 type DeadLetter[V any] struct {
-	// Task is as of the last attempt, or as it was put. If it was in no queue it has no ID. It is
-	// empty for an item of a FairQueue.
+	// Task is as of the last attempt, or as it was put. If it was in no queue it has no ID. For an
+	// item of a FairQueue it is empty but for the attempt.
 	Task task.Info
 
-	Payload  V
-	Class    string // the class it was in; empty if the pool has none
-	Reason   Reason
-	Err      error // the last failure; a *task.Error in a letter from a file
-	Attempts int   // how often it was tried
-	At       time.Time
+	Payload V
+	Class   string // the class it was in; empty if the pool has none
+	Reason  Reason
+	Err     error // the last failure; a *task.Error in a letter from a file
+	At      time.Time
 }
 
 // PutOptions returns the options to put the task again now: its class, priority, kind, unique key,
@@ -68,16 +67,9 @@ func (r Reason) String() string {
 	return fmt.Sprintf("Reason(%d)", uint8(r))
 }
 
-// Sink takes dead letters. The pool calls it in goroutines of its own, as many as workers at the
-// same time. If it returns an error, panics or ends the goroutine, it has not taken the letter.
-// Shutdown does not wait for a sink that goes on after its context is done for longer than
-// Options.AbandonAfter: that letter counts as not taken, whatever the sink does with it.
-type Sink[V any] func(ctx context.Context, letter *DeadLetter[V]) error
-
 func newDeadLetter[V any](class string, t *task.Task[V], reason Reason, err error) *DeadLetter[V] {
 	l := &DeadLetter[V]{
-		Task: t.Info(), Payload: t.Payload, Class: class, Reason: reason, Err: err,
-		Attempts: t.Attempts, At: time.Now(),
+		Task: t.Info(), Payload: t.Payload, Class: class, Reason: reason, Err: err, At: time.Now(),
 	}
 	l.Task.Metadata = maps.Clone(l.Task.Metadata) // because other goroutines may have the task
 	return l
@@ -89,7 +81,7 @@ func (p *Pool[V]) post(letter *DeadLetter[V], a *attempt[V], settle func(refused
 	l := &outgoing{
 		key: letter.Task.Key,
 		send: func(ctx context.Context) error {
-			if a != nil { // it may have lost the task in the meantime
+			if a != nil { // the pool may have lost the task by now
 				if err := p.touch(&a.task, 0); err != nil {
 					return lostError{err}
 				}

@@ -47,7 +47,7 @@ func TestDeadLetter(t *testing.T) {
 		require.Equal(t, pool.ReasonFailed, l.Reason)
 		require.EqualError(t, l.Err, "attempt 3: seven")
 		require.ErrorIs(t, l.Err, bad)
-		require.Equal(t, 3, l.Attempts)
+		require.Equal(t, 3, l.Task.Attempts)
 		require.Equal(t, begin.Add(2*time.Hour+3*time.Minute), l.At)
 		require.Equal(t, id, l.Task.ID)
 		require.Equal(t, "alice", l.Task.Key)
@@ -101,7 +101,7 @@ func TestForwardWithoutDeadline(t *testing.T) {
 		next := openQueue[int](t, nil)
 		p := openFunc(t, func(context.Context, *task.Task[int]) error { return pool.Permanent(errNo) },
 			pool.Options[int]{
-				Workers: 1, DeadLetters: pool.Forward(next), DeadlineAfter: time.Minute,
+				Workers: 1, DeadLetters: pool.Forward(next), Queue: task.Options[int]{TTL: time.Minute},
 			})
 		require.NoError(t, p.Submit(ctx, "a", 0))
 		wait(t, p)
@@ -121,7 +121,7 @@ func TestForwardWithoutDeadline(t *testing.T) {
 // are buried, and can be kicked.
 func TestSinkThatFails(t *testing.T) {
 	errSink := errors.New("sink is full")
-	for name, sink := range map[string]pool.Sink[int]{
+	for name, sink := range map[string]pool.Handler[*pool.DeadLetter[int]]{
 		"sink is full": func(context.Context, *pool.DeadLetter[int]) error {
 			return errSink
 		},
@@ -251,7 +251,7 @@ func TestLettersKeepTimes(t *testing.T) {
 			l := box.all()[0]
 			require.Equal(t, way == "left", l.Reason == pool.ReasonShutdown)
 			require.Equal(t, way == "left", errors.Is(l.Err, pool.ErrShutdown))
-			require.Zero(t, l.Attempts)
+			require.Zero(t, l.Task.Attempts)
 			require.Equal(t, 2, l.Payload)
 			require.Equal(t, begin, l.Task.Created)
 			tasks, err := next.List(ctx, task.ListOptions{})

@@ -102,13 +102,13 @@ func (x *trial) note(f func(now time.Duration)) {
 	f(time.Since(x.begin))
 }
 
-func (x *trial) sink(t *testing.T) pool.Sink[timed] {
+func (x *trial) sink(t *testing.T) pool.Handler[*pool.DeadLetter[timed]] {
 	return func(_ context.Context, l *pool.DeadLetter[timed]) error {
 		x.note(func(now time.Duration) {
 			res := &x.results[l.Payload.n]
 			res.reasons, res.letters = append(res.reasons, l.Reason), append(res.letters, now)
 			assert.Equal(t, time.Now(), l.At)
-			assert.Len(t, res.starts, l.Attempts)
+			assert.Len(t, res.starts, l.Task.Attempts)
 		})
 		return nil
 	}
@@ -147,11 +147,8 @@ func testDelayAndDeadline(t *testing.T, r *rand.Rand, own bool) {
 	x := trial{begin: time.Now()}
 	sink, handler := x.sink(t), x.handler(t)
 	o := pool.Options[timed]{
-		Workers: len(x.results), DeadLetters: sink, Delay: anyTime(r), DeadlineAfter: anyDeadline(r),
+		Workers: len(x.results), DeadLetters: sink,
 		Policy: pool.Policy{MaxAttempts: maxAttempts},
-	}
-	if o.DeadlineAfter > 0 && o.Delay >= o.DeadlineAfter {
-		o.Delay = 0
 	}
 	var p *pool.Pool[timed]
 	if own {
@@ -160,7 +157,7 @@ func testDelayAndDeadline(t *testing.T, r *rand.Rand, own bool) {
 		q := openQueue(t, &task.Options[timed]{OnExpire: func(tk *task.Task[timed]) {
 			_ = sink(t.Context(), &pool.DeadLetter[timed]{
 				Task: tk.Info(), Payload: tk.Payload, Reason: pool.ReasonDeadline, Err: pool.ErrDeadline,
-				Attempts: tk.Attempts, At: time.Now(),
+				At: time.Now(),
 			})
 		}})
 		p = openNew(t, q, handler, o)
@@ -172,11 +169,7 @@ func testDelayAndDeadline(t *testing.T, r *rand.Rand, own bool) {
 			listens: r.IntN(2) == 0,
 		}
 		var options pool.PutOptions
-		j.delay, j.deadline = o.Delay, o.DeadlineAfter
-		switch r.IntN(4) {
-		case 0:
-			j.delay, options.Delay = 0, -1
-		case 1:
+		if r.IntN(2) == 0 {
 			j.delay = time.Second + anyTime(r)
 			options.Delay = j.delay
 		}

@@ -52,7 +52,7 @@ func ExampleNew() {
 			Backoff:     pool.Backoff{Base: time.Millisecond, Max: time.Second, Jitter: 0.5},
 		},
 		DeadLetters: func(_ context.Context, letter *pool.DeadLetter[string]) error {
-			fmt.Printf("given up on %s after %d attempts: %s: %v\n", letter.Payload, letter.Attempts,
+			fmt.Printf("given up on %s after %d attempts: %s: %v\n", letter.Payload, letter.Task.Attempts,
 				letter.Reason, letter.Err)
 			return nil
 		},
@@ -110,31 +110,6 @@ func ExampleClass() {
 	_ = p.StopAndWait(ctx)
 	// Output:
 	// gold gold gold free free free
-}
-
-func ExampleMux() {
-	ctx := context.Background()
-	say := func(_ context.Context, t *task.Task[string]) error {
-		fmt.Println(t.Kind, t.Payload)
-		return nil
-	}
-	mux := pool.Mux[string]{"charge": say}
-	p := pool.Func(mux.Handle, &pool.Options[string]{Workers: 1, Kinds: mux.Kinds()})
-	put := func(kind, payload string) {
-		_, _ = p.Put(ctx, "alice", payload, pool.PutOptions{PutOptions: task.PutOptions{
-			Kind: kind, UniqueKey: kind + " " + payload,
-		}})
-	}
-	put("receipt", "for the book")
-	put("charge", "for the book")
-	put("charge", "for the pen")
-	_ = p.Queue("").Wait(ctx, "charge for the pen")
-	_ = p.Shutdown(ctx)
-	fmt.Println("left:", p.Leftovers()[0].Task.Kind)
-	// Output:
-	// charge for the book
-	// charge for the pen
-	// left: receipt
 }
 
 // A handler waits for tasks of the same pool, though there is only one worker.

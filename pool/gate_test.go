@@ -180,7 +180,7 @@ func openQueue[V any](t *testing.T, options *task.Options[V]) *task.Queue[V] {
 }
 
 // on returns an Observer of one kind of event.
-func on(kind pool.EventKind, f func(pool.Event[int])) pool.Observer[int] {
+func on(kind pool.EventKind, f func(pool.Event[int])) func(context.Context, pool.Event[int]) {
 	return func(_ context.Context, e pool.Event[int]) {
 		if e.Kind == kind {
 			f(e)

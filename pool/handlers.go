@@ -2,33 +2,10 @@ package pool
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/fairq/fairq/task"
 )
-
-// Mux maps kinds of tasks to handlers. Its method Handle is the handler for a pool, and
-// Options.Kinds should be its Kinds, so that the pool takes no other kinds. It must not change
-// while in use.
-type Mux[V any] map[string]Handler[*task.Task[V]]
-
-// Handle calls the handler of the task's kind. If there is none the task fails for good.
-func (m Mux[V]) Handle(ctx context.Context, t *task.Task[V]) error {
-	if h := m[t.Kind]; h != nil {
-		return h(ctx, t)
-	}
-	return Permanent(invalid("there is no handler for kind %q", t.Kind))
-}
-
-// Kinds returns the kinds with a handler, in alphabetical order. It is never nil, which would mean
-// all.
-func (m Mux[V]) Kinds() []string {
-	kinds := slices.AppendSeq([]string{}, maps.Keys(m))
-	slices.Sort(kinds)
-	return kinds
-}
 
 // Repeat returns a handler for tasks that are done again and again. When the handler has done one,
 // next says when that is: it gets the time when the task was put, from which its times can be
@@ -44,8 +21,8 @@ func (m Mux[V]) Kinds() []string {
 // them. All runs missed while no process is there are one run. If the handler fails the task is
 // retried by the Policy, and each run has all attempts. A run that has failed for good ends the
 // task like any other: it is buried, until it is kicked, or a dead letter; so does a panic of
-// next. Put it with a unique key when the program starts, without a deadline and, if the pool or
-// the queue has a default for its end, with a negative TTL. The times are as exact as the clocks
+// next. Put it with a unique key when the program starts, without a deadline and, if the queue
+// has a TTL, with a negative one. The times are as exact as the clocks
 // of the processes: a run that is early by another clock is repeated at its time.
 func Repeat[V any](
 	next func(put, now time.Time) time.Time, handler Handler[*task.Task[V]],
@@ -75,7 +52,7 @@ func Repeat[V any](
 // [DeadLetter.PutOptions]: a new task there, with all its attempts. A task that failed or was too
 // late has no deadline, time to live or delay there. If the queue is full the sink returns a
 // [task.ErrFull].
-func Forward[V any](next *task.Queue[V]) Sink[V] {
+func Forward[V any](next *task.Queue[V]) Handler[*DeadLetter[V]] {
 	return func(ctx context.Context, letter *DeadLetter[V]) error {
 		options := letter.PutOptions(time.Now())
 		if letter.Reason == ReasonFailed || letter.Reason == ReasonDeadline {

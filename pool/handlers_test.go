@@ -91,7 +91,7 @@ func TestPanicsOfItems(t *testing.T) {
 		for i, l := range box.all() {
 			require.Equal(t, i+1, l.Payload)
 			require.Equal(t, pool.ReasonFailed, l.Reason)
-			require.Equal(t, 1, l.Attempts)
+			require.Equal(t, 1, l.Task.Attempts)
 			switch i + 1 {
 			case 1:
 				require.ErrorAs(t, l.Err, new(*task.PanicError))
@@ -108,33 +108,5 @@ func TestPanicsOfItems(t *testing.T) {
 		require.Equal(t, [4]uint64{5, 1, 4, 4},
 			[4]uint64{s.Started, s.Succeeded, s.Failed, s.DeadLetters})
 		require.NoError(t, w.Shutdown(ctx))
-	})
-}
-
-// TestMux has a task of a kind without a handler, which fails for good; ExampleMux has the others.
-func TestMux(t *testing.T) {
-	inBubble(t, func(t *testing.T, ctx context.Context) {
-		mux := pool.Mux[int]{"write": nothing, "read": nothing, "audit": nothing}
-		kinds := mux.Kinds()
-		require.Equal(t, []string{"audit", "read", "write"}, kinds)
-		p := openFunc(t, mux.Handle, pool.Options[int]{Workers: 2, Kinds: kinds})
-		kinds[0] = "other" // the pool has a copy
-		for range 2 {
-			_, err := p.Put(ctx, "a", 1, pool.PutOptions{PutOptions: task.PutOptions{Kind: "audit"}})
-			require.NoError(t, err)
-			synctest.Wait()
-		}
-		_, err := p.Put(ctx, "a", 1, pool.PutOptions{PutOptions: task.PutOptions{
-			Kind: "other", UniqueKey: "x",
-		}})
-		require.NoError(t, err)
-		synctest.Wait()
-		require.EqualValues(t, 2, p.Stats().Started)
-		p.Pause()
-		tk, err := p.Queue("").Find(ctx, "x")
-		require.NoError(t, err)
-		require.EqualError(t, pool.Mux[int]{}.Handle(ctx, tk),
-			`pool: invalid: there is no handler for kind "other"`)
-		require.ErrorIs(t, p.Shutdown(ctx), pool.ErrShutdown)
 	})
 }

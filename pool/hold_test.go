@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -243,26 +242,6 @@ func TestRepeatPanics(t *testing.T) {
 
 // hourly is a function for Repeat.
 func hourly(put, now time.Time) time.Time { return now.Add(time.Hour - now.Sub(put)%time.Hour) }
-
-// A negative TTL says that a task has no end, in a pool with a DeadlineAfter too.
-func TestRepeatWithoutDeadline(t *testing.T) {
-	inBubble(t, func(t *testing.T, ctx context.Context) {
-		runs := map[int]int{}
-		p := openFunc(t, pool.Repeat(hourly,
-			func(_ context.Context, tk *task.Task[int]) error { runs[tk.Payload]++; return nil }),
-			pool.Options[int]{
-				Workers: 1, DeadlineAfter: time.Minute, Queue: task.Options[int]{TTL: time.Second},
-			})
-		for i, ttl := range []time.Duration{0, -1, time.Hour} {
-			_, err := p.Put(ctx, "a", i, pool.PutOptions{PutOptions: task.PutOptions{TTL: ttl}})
-			require.NoError(t, err)
-		}
-		time.Sleep(5*time.Hour + time.Minute)
-		synctest.Wait()
-		require.Equal(t, map[int]int{0: 1, 1: 6, 2: 1}, runs)
-		requireLeft(t, p, p.Shutdown(ctx), 1)
-	})
-}
 
 // TestRepeat has two pools that do a task every hour, at the full hours from its put on, however
 // long it takes and how often it fails. All runs missed without a pool are one run. A run that

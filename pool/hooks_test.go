@@ -15,7 +15,7 @@ import (
 )
 
 // brokenObserver returns an Observer that calls f with each kind of event.
-func brokenObserver(f func(name string)) pool.Observer[int] {
+func brokenObserver(f func(name string)) func(context.Context, pool.Event[int]) {
 	return func(_ context.Context, e pool.Event[int]) { f(e.Kind.String()) }
 }
 

@@ -29,7 +29,7 @@ func (o *observed) say(ctx context.Context, e pool.Event[int]) {
 	words := []any{e.Kind, e.Class}
 	switch t := e.Task; {
 	case e.Letter != nil:
-		words = append(words, e.Letter.Task.ID, e.Letter.Payload, e.Letter.Attempts, e.Letter.Reason)
+		words = append(words, e.Letter.Task.ID, e.Letter.Payload, e.Letter.Task.Attempts, e.Letter.Reason)
 	default:
 		words = append(words, t.ID, t.Payload, t.Attempts, e.Took)
 	}

@@ -1,7 +1,6 @@
 package pool
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -9,14 +8,6 @@ import (
 
 	"github.com/fairq/fairq/task"
 )
-
-// Observer gets the events of a pool as they happen, in their goroutines, so it should be fast.
-// Without an Observer no event is made, and no clock is read for it. If it panics, the Logger logs
-// that, and the pool goes on.
-//
-// The context lasts as long as the pool. An Observer that calls Submit, Wait or the like of this
-// pool must pass it, because the pool sees by it that the call must not wait.
-type Observer[V any] func(ctx context.Context, e Event[V])
 
 // Event is a thing that has happened to a task.
 type Event[V any] struct {

@@ -17,7 +17,8 @@ import (
 // Handler does a task. T is a *task.Task[V], or the item of a FairQueue. If it returns nil, the
 // task is done. If it returns an error, or panics, the task has failed: it is retried, unless that
 // was its last attempt. [Permanent], [RetryAfter], [Snooze] and [HoldKey] make errors that change
-// this. A panic is recorded as a [*task.PanicError]. An item of a FairQueue is not retried.
+// this. A panic is recorded as a [*task.PanicError]. An item of a FairQueue is not retried. For a
+// T of *DeadLetter[V] see Options.DeadLetters.
 type Handler[T any] func(ctx context.Context, t T) error
 
 // Options configure a pool. The zero value of each field is its default.
@@ -29,17 +30,12 @@ type Options[V any] struct {
 	// Scale makes the number of workers depend on the load.
 	Scale Scale
 
-	// Schedule replaces Scale at certain times of the day.
-	Schedule Schedule
+	// Schedule replaces Scale at certain times of the day. Ranges may overlap: the first range that
+	// applies is in force. Where none applies, Scale is.
+	Schedule []Range
 
 	// Policy is how each task runs.
 	Policy Policy
-
-	// Delay and DeadlineAfter are for tasks that are submitted without their own: how long after
-	// Submit they become ready, and when they expire. 0 means none. A task with a negative
-	// PutOptions.TTL has no DeadlineAfter.
-	Delay         time.Duration
-	DeadlineAfter time.Duration
 
 	// Queue configures a queue of the pool's own: its capacities, WhenFull, MaxInFlightPerKey,
 	// Weight, Quantum, CountKeys and so on. Running tasks do not count in its capacities, and a
@@ -82,17 +78,28 @@ type Options[V any] struct {
 	// more; a negative value means none.
 	Prefetch int
 
-	// DeadLetters receives tasks that could not be done. If it is nil, a task that has failed for
+	// DeadLetters, the sink, receives tasks that could not be done. The pool calls it in goroutines
+	// of its own, as many as workers at the same time. If it returns an error, panics or ends the
+	// goroutine, it has not taken the letter. Shutdown does not wait for a sink that goes on after its
+	// context is done for longer than AbandonAfter: that letter counts as not taken, whatever the
+	// sink does with it.
+	//
+	// If DeadLetters is nil, a task that has failed for
 	// good is buried in its queue; in a queue of the pool's own it is forgotten, after Observer,
 	// Logger and waiting calls have its error. See the package documentation.
-	DeadLetters Sink[V]
+	DeadLetters Handler[*DeadLetter[V]]
 
 	// AbandonAfter is how long Shutdown waits for handlers after it has cancelled their contexts.
 	// Then it hands their tasks back although they still run. 0 means a second.
 	AbandonAfter time.Duration
 
-	// Observer is called as things happen.
-	Observer Observer[V]
+	// Observer gets the events of a pool as they happen, in their goroutines, so it should be fast.
+	// Without an Observer no event is made, and no clock is read for it. If it panics, the Logger
+	// logs that, and the pool goes on.
+	//
+	// The context lasts as long as the pool. An Observer that calls Submit, Wait or the like of this
+	// pool must pass it, because the pool sees by it that the call must not wait.
+	Observer func(ctx context.Context, e Event[V])
 
 	// Logger logs lost tasks and unreadable queues at level Error. At Warn it logs each task that
 	// has failed for good, that could not be settled, or that Shutdown has cancelled. nil means
@@ -102,8 +109,8 @@ type Options[V any] struct {
 
 // Scale is the number of workers. If all are busy and a task is ready, another one starts.
 type Scale struct {
-	// Min and Max limit the number of workers. No worker starts before there is a task. With a Min
-	// of 0 all of them end when there is none.
+	// Min and Max, up to 1<<20, limit the number of workers. No worker starts before there is a task.
+	// With a Min of 0 all of them end when there is none.
 	Min, Max int
 
 	// IdleTimeout is how long a worker above Min stays without work before it ends. 0 means a minute.
@@ -135,8 +142,8 @@ type Policy struct {
 	InOrder bool
 }
 
-// MaxWorkers is the largest Scale.Max.
-const MaxWorkers = 1 << 20
+// maxWorkers is the largest Scale.Max.
+const maxWorkers = 1 << 20
 
 // defaultPrefetch is the default limit of prefetched tasks, and of tasks being settled in the
 // background.
@@ -158,7 +165,7 @@ type workerSettings struct {
 	log          *slog.Logger
 	abandonAfter time.Duration
 	base         Scale
-	timetable    *timetable // the compiled Options.Schedule; nil if it is empty
+	schedule     []clockRange
 }
 
 // Validate returns an error that names the field, its value and the limit, if the options do not
@@ -201,9 +208,6 @@ func (o *Options[V]) complete() (*workerSettings, error) {
 			"Options.Policy.InOrder", o.Queue.MaxInFlightPerKey)
 	case o.Prefetch > task.MaxBatch:
 		return nil, invalid("Options.Prefetch is %d; the limit is %d", o.Prefetch, task.MaxBatch)
-	case o.DeadlineAfter > 0 && o.Delay >= o.DeadlineAfter:
-		return nil, invalid("Options.Delay is %v; it must be less than Options.DeadlineAfter, %v, or "+
-			"no task would ever be started", o.Delay, o.DeadlineAfter)
 	case o.Kinds != nil && o.Filter != nil:
 		return nil, invalid("Options.Kinds is set; it must be nil with Options.Filter, whose result " +
 			"has Kinds")
@@ -245,8 +249,8 @@ func (o *Options[V]) completeClasses() (own bool, err error) {
 func (o *Options[V]) completeCommon() (*workerSettings, error) {
 	base := o.Scale
 	switch {
-	case o.Workers < 0 || o.Workers > MaxWorkers:
-		return nil, invalid("Options.Workers is %d; the limits are 0 and %d", o.Workers, MaxWorkers)
+	case o.Workers < 0 || o.Workers > maxWorkers:
+		return nil, invalid("Options.Workers is %d; the limits are 0 and %d", o.Workers, maxWorkers)
 	case o.Workers > 0 && (base.Min != 0 || base.Max != 0):
 		return nil, invalid("Options.Workers is %d and Options.Scale has %d to %d workers; "+
 			"one of the two must be 0", o.Workers, base.Min, base.Max)
@@ -255,8 +259,6 @@ func (o *Options[V]) completeCommon() (*workerSettings, error) {
 		name  string
 		value time.Duration
 	}{
-		{"Delay", o.Delay},
-		{"DeadlineAfter", o.DeadlineAfter},
 		{"AbandonAfter", o.AbandonAfter},
 		{"Policy.Timeout", o.Policy.Timeout},
 		{"Policy.Backoff.Base", o.Policy.Backoff.Base},
@@ -283,11 +285,8 @@ func (o *Options[V]) completeCommon() (*workerSettings, error) {
 	if s.log == nil {
 		s.log = slog.Default()
 	}
-	if len(o.Schedule.Ranges) == 0 {
-		return s, nil
-	}
 	var err error
-	s.timetable, err = o.Schedule.compile(base)
+	s.schedule, err = compile(o.Schedule, base)
 	return s, err
 }
 
@@ -295,9 +294,9 @@ func (o *Options[V]) completeCommon() (*workerSettings, error) {
 func (s *Scale) complete(name string, idleTimeout time.Duration) error {
 	s.IdleTimeout = cmp.Or(s.IdleTimeout, idleTimeout)
 	switch {
-	case s.Min < 0 || s.Max < s.Min || s.Max > MaxWorkers:
+	case s.Min < 0 || s.Max < s.Min || s.Max > maxWorkers:
 		return invalid("%s: Min and Max are %d and %d; the limits are 0 and %d, and "+
-			"Min must not be greater", name, s.Min, s.Max, MaxWorkers)
+			"Min must not be greater", name, s.Min, s.Max, maxWorkers)
 	case s.IdleTimeout < 0:
 		return invalid("%s: IdleTimeout is %v; it must be 0 or more", name, s.IdleTimeout)
 	}

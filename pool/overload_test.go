@@ -59,7 +59,7 @@ func TestWhenFull(t *testing.T) {
 						dropped = append(dropped, letter.Payload)
 						require.Equal(t, pool.ReasonOverflow, letter.Reason)
 						require.ErrorIs(t, letter.Err, fairq.ErrFull)
-						require.Zero(t, letter.Attempts)
+						require.Zero(t, letter.Task.Attempts)
 						require.Equal(t, time.Now(), letter.At)
 						require.Equal(t, begin.Add(time.Duration(letter.Payload)*time.Second), letter.Task.Created)
 					}
@@ -81,7 +81,7 @@ func TestWhenFull(t *testing.T) {
 
 // TestWhatCannotBeDropped has a failing sink: the log has the task.
 func TestWhatCannotBeDropped(t *testing.T) {
-	for name, sink := range map[string]pool.Sink[int]{
+	for name, sink := range map[string]pool.Handler[*pool.DeadLetter[int]]{
 		"error": func(context.Context, *pool.DeadLetter[int]) error { return errNo },
 		"panic": func(context.Context, *pool.DeadLetter[int]) error { panic(errNo) },
 	} {
@@ -122,8 +122,8 @@ func TestTrySubmit(t *testing.T) {
 			p := openFunc(t, nothing,
 				pool.Options[int]{
 					Workers: 1, Queue: task.Options[int]{Capacity: 1, WhenFull: whenFull}, DeadLetters: box.sink,
-					Delay: time.Minute,
 				})
+			p.Pause()
 			begin := time.Now()
 			id, err := p.TrySubmit(ctx, "a", 1, pool.PutOptions{})
 			require.NoError(t, err)
@@ -139,8 +139,7 @@ func TestTrySubmit(t *testing.T) {
 				require.Zero(t, id)
 				require.Empty(t, box.all())
 			}
-			wait(t, p)
-			require.Equal(t, begin.Add(time.Minute), time.Now())
+			p.Resume()
 			end(t, ctx, p)
 			_, err = p.TrySubmit(ctx, "a", 3, pool.PutOptions{})
 			require.Equal(t, pool.ErrShutdown, err)

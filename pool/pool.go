@@ -20,10 +20,8 @@ type Pool[V any] struct {
 
 	handler  Handler[*task.Task[V]]
 	policy   Policy
-	delay    time.Duration
-	deadline time.Duration
-	sink     Sink[V]
-	observer Observer[V]
+	sink     Handler[*DeadLetter[V]]
+	observer func(context.Context, Event[V])
 
 	classes    []*class[V]
 	strict     bool
@@ -97,9 +95,8 @@ func newPool[V any](queue *task.Queue[V], handler Handler[*task.Task[V]],
 		panic(err)
 	}
 	p := &Pool[V]{
-		handler: handler, policy: o.Policy, delay: o.Delay,
-		deadline: o.DeadlineAfter,
-		sink:     o.DeadLetters, observer: o.Observer, submitsDone: make(chan struct{}, 1),
+		handler: handler, policy: o.Policy,
+		sink: o.DeadLetters, observer: o.Observer, submitsDone: make(chan struct{}, 1),
 		strict: o.Strict, filterOf: o.Filter, filtering: make(chan struct{}, 1),
 		filter: task.Filter{Kinds: slices.Clone(o.Kinds)},
 	}
@@ -247,7 +244,7 @@ func (p *Pool[V]) waitEmpty(ctx context.Context, c *class[V]) (bool, error) {
 		}
 	}
 	switch left, err := c.left(ctx); {
-	case err == nil && (left > 0 && p.over.Err() != nil || p.leftoverCount.Load() > 0):
+	case err == nil && (left > 0 && p.over.Err() != nil || len(p.Leftovers()) > 0):
 		return false, ErrShutdown
 	case err != nil || left == 0:
 		return true, err

@@ -81,7 +81,7 @@ func TestRetryDelays(t *testing.T) {
 				require.Equal(t, starts[i].Add(runs+delay), starts[i+1])
 			}
 			require.Len(t, box.all(), 1)
-			require.Equal(t, most, box.all()[0].Attempts)
+			require.Equal(t, most, box.all()[0].Task.Attempts)
 			s := p.Stats()
 			require.Equal(t, [3]uint64{uint64(most), uint64(most - 1), 1},
 				[3]uint64{s.Started, s.Retried, s.Failed})

@@ -40,9 +40,9 @@ func (ws *workerSet) setScaleLocked(s Scale) {
 // SetWorkers changes how many workers there are at least and at most, from now on, whatever the
 // schedule says; 0 and 0 give that back to the options. Handlers that run are not disturbed.
 func (ws *workerSet) SetWorkers(atLeast, atMost int) error {
-	if atLeast < 0 || atMost < atLeast || atMost > MaxWorkers {
+	if atLeast < 0 || atMost < atLeast || atMost > maxWorkers {
 		return invalid("SetWorkers: %d and %d; the limits are 0 and %d, and the "+
-			"first must not be greater", atLeast, atMost, MaxWorkers)
+			"first must not be greater", atLeast, atMost, maxWorkers)
 	}
 	ws.mu.Lock()
 	ws.manual = atMost > 0

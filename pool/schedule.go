@@ -8,16 +8,6 @@ import (
 	"time"
 )
 
-// Schedule replaces a pool's Scale at certain times of the day. Where no range applies, the pool's
-// own Scale does.
-type Schedule struct {
-	// Location is the time zone; nil means [time.Local].
-	Location *time.Location
-
-	// Ranges may overlap: the first range that applies is in force.
-	Ranges []Range
-}
-
 // Range is a time of the day with its own Scale.
 type Range struct {
 	// Time is of the form "08:00-12:00"; seconds and fractions may follow: "08:00:30.500-12:00". The
@@ -29,20 +19,14 @@ type Range struct {
 	// Days are the weekdays on which the range begins; none means all.
 	Days []time.Weekday
 
-	// Scale replaces that of the pool. An IdleTimeout of 0 means that of the pool.
-	Scale Scale
+	Location *time.Location // the time zone; nil means [time.Local]
 
-	// Pause, instead of a Scale, stops taking tasks. Running tasks go on.
-	Pause bool
+	// Scale replaces that of the pool. An IdleTimeout of 0 means that of the pool. With a Max of 0 no
+	// task is taken; running tasks go on.
+	Scale Scale
 }
 
 const day = 24 * time.Hour
-
-// timetable is a Schedule that was checked. It is immutable.
-type timetable struct {
-	location *time.Location
-	ranges   []clockRange
-}
 
 // clockRange is a range on a wall clock, by the time since midnight. It ends on the next day if
 // end is not after begin.
@@ -51,15 +35,14 @@ type clockRange struct {
 	begin, end time.Duration
 }
 
-// compile checks the schedule. It keeps nothing of Ranges.
-func (s *Schedule) compile(base Scale) (*timetable, error) {
-	t := &timetable{location: cmp.Or(s.Location, time.Local)}
-	for i, r := range s.Ranges {
-		name := fmt.Sprintf("Schedule.Ranges[%d] %q", i, r.Time)
+// compile checks a schedule. It keeps nothing of it.
+func compile(schedule []Range, base Scale) (ranges []clockRange, err error) {
+	for i, r := range schedule {
+		name := fmt.Sprintf("Options.Schedule[%d] %q", i, r.Time)
 		first, second, _ := strings.Cut(r.Time, "-")
-		begin, err := parseClock(first)
-		end, bad := parseClock(second)
-		r.Days = slices.Clone(r.Days)
+		begin, bad := parseClock(first)
+		end, err := parseClock(second)
+		r.Days, r.Location = slices.Clone(r.Days), cmp.Or(r.Location, time.Local)
 		for _, d := range r.Days {
 			if d < time.Sunday || d > time.Saturday {
 				return nil, invalid("%s: a day is %d; it must be %d to %d", name, d, time.Sunday,
@@ -67,9 +50,6 @@ func (s *Schedule) compile(base Scale) (*timetable, error) {
 			}
 		}
 		switch {
-		case r.Pause == (r.Scale.Max > 0):
-			return nil, invalid("%s: Max is %d; with Pause it must be 0, otherwise 1 to %d", name,
-				r.Scale.Max, MaxWorkers)
 		case err != nil || bad != nil || begin == day:
 			return nil, invalid("%s: it must be of the form %q, %q or %q, from 00:00 to 24:00", name,
 				"08:00-12:00", "08:00:30-12:00", "08:00:30.500-12:00")
@@ -79,9 +59,9 @@ func (s *Schedule) compile(base Scale) (*timetable, error) {
 		if err := r.Scale.complete(name, base.IdleTimeout); err != nil {
 			return nil, err
 		}
-		t.ranges = append(t.ranges, clockRange{r, begin, end})
+		ranges = append(ranges, clockRange{r, begin, end})
 	}
-	return t, nil
+	return ranges, nil
 }
 
 // parseClock returns a time of the day, 24:00 at most.
@@ -96,15 +76,16 @@ func parseClock(text string) (time.Duration, error) {
 	return at.Sub(at.Truncate(day)), err
 }
 
-// at returns the range that applies now, nil if none does, and until when that is certain: until a
-// range begins or ends, and for at most a quarter of an hour of UTC, because zones change their
-// clocks only at such times.
-func (t *timetable) at(now time.Time) (in *Range, until time.Time) {
-	now = now.In(t.location)
-	wall, _ := parseClock(now.Format("15:04:05.999999999"))
+// rangeAt returns the range that applies now, nil if none does, and until when that is certain:
+// until a range begins or ends, and for at most a quarter of an hour of UTC, because zones change
+// their clocks only at such times.
+func rangeAt(ranges []clockRange, now time.Time) (in *Range, until time.Time) {
 	until = now.Truncate(time.Hour / 4).Add(time.Hour / 4)
-	for i := range t.ranges {
-		r, today := &t.ranges[i], now.Weekday()
+	for i := range ranges {
+		r := &ranges[i]
+		local := now.In(r.Location)
+		wall, _ := parseClock(local.Format("15:04:05.999999999"))
+		today := local.Weekday()
 		for _, edge := range []time.Duration{r.begin, r.end} {
 			if next := now.Add((edge - wall + day) % day); next.After(now) && next.Before(until) {
 				until = next
@@ -127,9 +108,9 @@ func (t *timetable) at(now time.Time) (in *Range, until time.Time) {
 // followSchedule sets the scale of the schedule, now and whenever it changes.
 func (ws *workerSet) followSchedule() {
 	s, name, now, until := ws.base, "", time.Now(), time.Time{}
-	if t := ws.timetable; t != nil {
+	if len(ws.schedule) > 0 {
 		var in *Range
-		if in, until = t.at(now); in != nil {
+		if in, until = rangeAt(ws.schedule, now); in != nil {
 			s, name = in.Scale, in.Time
 		}
 	}

@@ -79,30 +79,31 @@ func anyRange(r *rand.Rand, step int) (Range, wallRange) {
 }
 
 // anySchedule has up to five ranges.
-func anySchedule(t *testing.T, r *rand.Rand, location *time.Location) (*timetable, []wallRange) {
-	s := &Schedule{Location: location}
+func anySchedule(t *testing.T, r *rand.Rand, location *time.Location) ([]clockRange, []wallRange) {
+	var schedule []Range
 	var walls []wallRange
 	steps := []int{3_600_000, 1_800_000, 900_000, 60_000, 1000, 1}
 	for range 1 + r.IntN(5) {
 		x, w := anyRange(r, steps[r.IntN(len(steps))])
-		s.Ranges, walls = append(s.Ranges, x), append(walls, w)
+		x.Location = location
+		schedule, walls = append(schedule, x), append(walls, w)
 	}
-	t.Logf("%v: %+v", location, s.Ranges)
-	table, err := s.compile(Scale{})
+	t.Logf("%v: %+v", location, schedule)
+	table, err := compile(schedule, Scale{})
 	require.NoError(t, err)
 	return table, walls
 }
 
 // walk goes on in steps, and compares with the oracle at each, and at the instants that are
 // returned.
-func walk(t *testing.T, table *timetable, walls []wallRange, now, end time.Time,
+func walk(t *testing.T, table []clockRange, walls []wallRange, now, end time.Time,
 	step time.Duration,
 ) {
 	index, until := -1, now
 	at := func(now time.Time) (int, time.Time) {
-		in, until := table.at(now)
-		for i := range table.ranges {
-			if in == &table.ranges[i].Range {
+		in, until := rangeAt(table, now)
+		for i := range table {
+			if in == &table[i].Range {
 				return i, until
 			}
 		}
@@ -113,10 +114,10 @@ func walk(t *testing.T, table *timetable, walls []wallRange, now, end time.Time,
 			look := until
 			index, until = at(look)
 			require.True(t, until.After(look), "%v, %v", look, until)
-			check(t, walls, look.In(table.location), index)
-			check(t, walls, until.Add(-1).In(table.location), index)
+			check(t, walls, look.In(table[0].Location), index)
+			check(t, walls, until.Add(-1).In(table[0].Location), index)
 		}
-		check(t, walls, now.In(table.location), index)
+		check(t, walls, now.In(table[0].Location), index)
 		if i, u := at(now.UTC()); i != index || !u.Equal(until) {
 			require.Failf(t, "differs", "at %v: %d until %v, before: %d until %v", now, i, u, index, until)
 		}
@@ -205,25 +206,21 @@ func TestScheduleErrors(t *testing.T) {
 		"25:00-12:00": form, "08:00-12:60": form, "08:00-12:00:60": form, "24:00-06:00": form,
 		"24:00-24:00": form, "08:00-24:01": form, "08:00-08:00:00.0": empty, "00:00-00:00": empty,
 	} {
-		_, err := (&Schedule{Ranges: []Range{
-			{Time: "00:00-00:01", Days: []time.Weekday{6}, Scale: Scale{Max: 1}},
-			{Time: text, Pause: true},
-		}}).compile(Scale{})
+		_, err := compile([]Range{
+			{Time: "00:00-00:01", Days: []time.Weekday{6}, Scale: Scale{Max: 1}}, {Time: text},
+		}, Scale{})
 		require.ErrorIs(t, err, task.ErrInvalid)
-		require.EqualError(t, err, fmt.Sprintf("pool: invalid: Schedule.Ranges[1] %q: %s", text, want))
+		require.EqualError(t, err, fmt.Sprintf("pool: invalid: Options.Schedule[1] %q: %s", text, want))
 	}
 	for want, ranges := range map[string][]Range{
-		`Schedule.Ranges[0] "01:00-02:00": a day is 7; it must be 0 to 6`: {
+		`Options.Schedule[0] "01:00-02:00": a day is 7; it must be 0 to 6`: {
 			{Time: "01:00-02:00", Days: []time.Weekday{1, 7}},
 		},
-		`Schedule.Ranges[0] "01:00-02:00": a day is -1; it must be 0 to 6`: {
+		`Options.Schedule[0] "01:00-02:00": a day is -1; it must be 0 to 6`: {
 			{Time: "01:00-02:00", Days: []time.Weekday{-1}},
 		},
 	} {
-		for i := range ranges {
-			ranges[i].Pause = true
-		}
-		_, err := (&Schedule{Ranges: ranges}).compile(Scale{})
+		_, err := compile(ranges, Scale{})
 		require.EqualError(t, err, "pool: invalid: "+want)
 	}
 }

@@ -144,7 +144,7 @@ func (a *attempt[V]) settleItem(err error) {
 		return
 	}
 	letter := newDeadLetter("", &a.task, reason, err)
-	letter.Task, letter.Attempts = task.Info{}, 1
+	letter.Task = task.Info{Attempts: 1}
 	p.post(letter, nil, func(refused error) {
 		if refused != nil {
 			p.log.Error("pool: an item was lost, because no letter of it could be sent", "payload",

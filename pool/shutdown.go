@@ -133,7 +133,7 @@ func (p *Pool[V]) Shutdown(ctx context.Context) error {
 	if bad == nil {
 		bad = p.handBackAll()
 	}
-	if left := p.leftoverCount.Load(); left > 0 {
+	if left := len(p.Leftovers()); left > 0 {
 		tasks := "tasks"
 		if left == 1 {
 			tasks = "task"
@@ -255,7 +255,6 @@ func (p *Pool[V]) leave(letter *DeadLetter[V]) {
 	p.leftMu.Lock()
 	defer p.leftMu.Unlock()
 	p.leftovers = append(p.leftovers, *letter)
-	p.leftoverCount.Add(1)
 }
 
 // Leftovers returns the tasks that Shutdown left in queues of the pool's own, and no sink has

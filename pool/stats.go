@@ -49,9 +49,6 @@ type Stats struct {
 	// Tasks whose time was over before they were done, as far as the pool knows.
 	Expired     uint64 `json:"expired"`
 	DeadLetters uint64 `json:"dead_letters"` // dead letters that were taken
-
-	// Tasks left after Shutdown and taken by no sink, see Pool.Leftovers.
-	Leftovers uint64 `json:"leftovers"`
 }
 
 // String shows the fields that are not zero.
@@ -77,7 +74,7 @@ func (ws *workerSet) Stats() Stats {
 		Started: n[EventStarted], Succeeded: n[EventSucceeded], Retried: n[EventRetried],
 		Snoozed: n[EventSnoozed], Failed: n[EventFailed], Cancelled: n[EventCancelled],
 		Lost: n[EventLost], Returned: n[EventReturned], Dropped: n[EventDropped],
-		Expired: n[EventExpired], DeadLetters: n[EventDeadLetter], Leftovers: ws.leftoverCount.Load(),
+		Expired: n[EventExpired], DeadLetters: n[EventDeadLetter],
 	}
 }
 

@@ -69,7 +69,7 @@ func closers(r *rand.Rand, all *sync.WaitGroup,
 
 func checkEnded(t *testing.T, errs []error, s pool.Stats) {
 	for _, err := range errs {
-		known := errors.Is(err, context.Canceled) || errors.Is(err, pool.ErrShutdown) && s.Leftovers > 0
+		known := errors.Is(err, context.Canceled)
 		if err != nil && !known || errors.Is(err, pool.ErrAbandoned) {
 			t.Errorf("Shutdown returns %v", err)
 		}

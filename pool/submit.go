@@ -1,20 +1,16 @@
 package pool
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"math"
-	"time"
 
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/task"
 )
 
-// PutOptions are the options of a task: those of the queue, and its class. In a pool a Delay of 0
-// means Options.Delay, and a negative one none. Without a Deadline the task gets
-// Options.DeadlineAfter, unless its TTL is negative. A MaxAttempts of 0 means the default of the
-// queue, or else that of the Policy; negative means no limit.
+// PutOptions are the options of a task: those of the queue, and its class. In a pool a MaxAttempts
+// of 0 means the default of the queue, or else that of the Policy; negative means no limit.
 type PutOptions struct {
 	task.PutOptions
 
@@ -59,10 +55,6 @@ func (p *Pool[V]) submit(
 	}
 	if o.MaxAttempts < 0 {
 		o.MaxAttempts = fairq.MaxLen // or it would get the limit of the Policy
-	}
-	o.Delay = max(cmp.Or(o.Delay, p.delay), 0)
-	if o.Deadline.IsZero() && p.deadline > 0 && o.TTL >= 0 {
-		o.Deadline = time.Now().Add(p.deadline)
 	}
 	defer p.endSubmit()
 	if p.submitting.Add(1) <= 0 {

@@ -28,11 +28,11 @@ func TestSwitchingDown(t *testing.T) {
 		begin := time.Now()
 		rig := open(t, 0, pool.Options[int]{
 			Workers: 4,
-			Schedule: pool.Schedule{Location: time.UTC, Ranges: []pool.Range{
-				{Time: "00:50-02:00", Scale: pool.Scale{Min: 1, Max: 2}},
-				{Time: "02:00-03:00", Pause: true},
-				{Time: "03:00-04:00", Scale: pool.Scale{Max: 3}},
-			}},
+			Schedule: []pool.Range{
+				{Time: "00:50-02:00", Location: time.UTC, Scale: pool.Scale{Min: 1, Max: 2}},
+				{Time: "02:00-03:00", Location: time.UTC},
+				{Time: "03:00-04:00", Location: time.UTC, Scale: pool.Scale{Max: 3}},
+			},
 		})
 		for i := range 30 {
 			require.NoError(t, rig.submit(t.Context(), i))
@@ -80,9 +80,9 @@ func TestSetWorkersOverridesSchedule(t *testing.T) {
 		begin := time.Now()
 		rig := open(t, 0, pool.Options[int]{
 			Scale: pool.Scale{Min: 1, Max: 9},
-			Schedule: pool.Schedule{Location: time.UTC, Ranges: []pool.Range{
-				{Time: "01:00-02:00", Scale: pool.Scale{Min: 2, Max: 8}},
-			}},
+			Schedule: []pool.Range{
+				{Time: "01:00-02:00", Location: time.UTC, Scale: pool.Scale{Min: 2, Max: 8}},
+			},
 		})
 		scale := func() [2]int { return [2]int{rig.stats().Min, rig.stats().Max} }
 		require.Equal(t, [2]int{1, 9}, scale())
@@ -109,7 +109,7 @@ func TestRangeHasTimeoutOfPool(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		p := openFunc(t, nothing, pool.Options[int]{
 			Scale:    pool.Scale{Max: 9, IdleTimeout: time.Second},
-			Schedule: pool.Schedule{Ranges: []pool.Range{{Time: "00:00-24:00", Scale: pool.Scale{Max: 2}}}},
+			Schedule: []pool.Range{{Time: "00:00-24:00", Scale: pool.Scale{Max: 2}}},
 		})
 		require.NoError(t, p.Do(ctx, "a", 1, pool.PutOptions{}))
 		time.Sleep(time.Second - 1)
@@ -125,9 +125,9 @@ func TestPause(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		begin, g := time.Now(), newGate()
 		p := openFunc(t, g.handle,
-			pool.Options[int]{Workers: 2, Schedule: pool.Schedule{Location: time.UTC, Ranges: []pool.Range{
-				{Time: "01:00-02:00", Scale: pool.Scale{Max: 5}},
-			}}})
+			pool.Options[int]{Workers: 2, Schedule: []pool.Range{
+				{Time: "01:00-02:00", Location: time.UTC, Scale: pool.Scale{Max: 5}},
+			}})
 		for i := range 10 {
 			require.NoError(t, p.Submit(ctx, "a", i))
 		}
@@ -163,9 +163,9 @@ func TestShutdownInPause(t *testing.T) {
 				return nil
 			}
 			return p.Do(ctx, "a", tk.Payload-1, pool.PutOptions{})
-		}, pool.Options[int]{Workers: 1, Schedule: pool.Schedule{
-			Location: time.UTC, Ranges: []pool.Range{{Time: "01:00-24:00", Pause: true}},
-		}})
+		}, pool.Options[int]{
+			Workers: 1, Schedule: []pool.Range{{Time: "01:00-24:00", Location: time.UTC}},
+		})
 		begin := time.Now()
 		require.NoError(t, p.Submit(ctx, "a", 2))
 		time.Sleep(time.Hour)

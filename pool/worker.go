@@ -100,7 +100,7 @@ func (ws *workerSet) rest(w *worker, isNew bool) (end bool) {
 		ws.removeLocked(w)
 		ws.mu.Unlock()
 		if !isNew {
-			ws.wake() // it may be the one that was to ask
+			ws.wake() // it may have been woken to ask
 		}
 		return true
 	}

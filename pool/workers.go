@@ -13,10 +13,7 @@ import (
 // goroutine.
 type Workers struct {
 	*workerSet
-	pool interface {
-		Shutdown(ctx context.Context) error
-		Wait(ctx context.Context) error
-	}
+	shutdown, wait func(context.Context) error // of the Pool
 }
 
 // WorkersOptions configure [NewWorkers]. The zero value of each field is its default. [Options]
@@ -24,16 +21,16 @@ type Workers struct {
 type WorkersOptions[V any] struct {
 	Workers  int // how many; 0 means [runtime.GOMAXPROCS]
 	Scale    Scale
-	Schedule Schedule
+	Schedule []Range
 
 	// Timeout is how long a handler has before its context is done; 0 means no limit.
 	Timeout time.Duration
 
 	// DeadLetters receives failed items. If it is nil they are only observed and logged.
-	DeadLetters Sink[V]
+	DeadLetters Handler[*DeadLetter[V]]
 
 	AbandonAfter time.Duration // 0 means a second
-	Observer     Observer[V]
+	Observer     func(ctx context.Context, e Event[V])
 	Logger       *slog.Logger
 }
 
@@ -91,7 +88,7 @@ func NewWorkers[K comparable, V any](queue *fairq.FairQueue[K, V], handler Handl
 	}
 	p.classes = []*class[V]{c}
 	p.start(p)
-	return &Workers{&p.workerSet, p}
+	return &Workers{&p.workerSet, p.Shutdown, p.Wait}
 }
 
 // Shutdown ends the workers. They take no more items, and running handlers finish. While a handler
@@ -104,9 +101,9 @@ func NewWorkers[K comparable, V any](queue *fairq.FairQueue[K, V], handler Handl
 // be called several times, even at the same time, for instance with another ctx. A handler must
 // not call it, because it would wait for itself: with its context it does nothing and returns an
 // [task.ErrInvalid]. To finish the backlog first, close the queue and call Wait.
-func (w *Workers) Shutdown(ctx context.Context) error { return w.pool.Shutdown(ctx) }
+func (w *Workers) Shutdown(ctx context.Context) error { return w.shutdown(ctx) }
 
 // Wait waits until all workers are idle and nothing is queued. It returns [ErrShutdown] if
 // Shutdown has left items, and the error of ctx if ctx is done first. A handler must not call it,
 // because it would wait for itself: with its context it returns an [task.ErrInvalid].
-func (w *Workers) Wait(ctx context.Context) error { return w.pool.Wait(ctx) }
+func (w *Workers) Wait(ctx context.Context) error { return w.wait(ctx) }

@@ -36,11 +36,10 @@ type workerSet struct {
 	cancelSettle context.CancelFunc
 	outbox       outbox
 
-	counts        [16]counters // the first has events of no worker too; workers share the others
-	leftoverCount atomic.Uint64
-	prefetched    atomic.Int64 // tasks that were taken and not started, see prefetcher
-	taken         atomic.Int64 // for Options.Filter: tasks that run, without those in Yield
-	settling      atomic.Int64 // attempts that are settled in the background
+	counts     [16]counters // the first has events of no worker too; workers share the others
+	prefetched atomic.Int64 // tasks that were taken and not started, see prefetcher
+	taken      atomic.Int64 // for Options.Filter: tasks that run, without those in Yield
+	settling   atomic.Int64 // attempts that are settled in the background
 
 	failing atomic.Bool // the source has returned an error, and not answered since
 

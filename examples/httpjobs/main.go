@@ -45,8 +45,8 @@ func main() {
 	addr := flag.String("addr", "localhost:8081", "`address` to listen on")
 	workers := flag.Int("workers", 2, "how many jobs run at the same time")
 	flag.Parse()
-	if *workers < 1 || *workers > pool.MaxWorkers {
-		log.Fatalf("-workers is %d; the limits are 1 and %d", *workers, pool.MaxWorkers)
+	if err := (pool.Options[*job]{Workers: *workers}).Validate(); err != nil {
+		log.Fatal(err)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // the second signal is not caught

@@ -107,8 +107,8 @@ func (r *registry) observe(to metric.Observer, source string, m metrics.Metric) 
 // wait and run, by class and outcome, and then calls next, which may be nil. A nil provider means
 // that of [otel.GetMeterProvider], whose error is returned if it returns one.
 func Observe[V any](provider metric.MeterProvider, name string,
-	next pool.Observer[V],
-) (pool.Observer[V], error) {
+	next func(context.Context, pool.Event[V]),
+) (func(context.Context, pool.Event[V]), error) {
 	meter := meterOf(provider)
 	wait, err := histogram(meter, &metrics.WaitTimes)
 	if err != nil {

@@ -130,7 +130,9 @@ func (c *Collector) send(to chan<- prometheus.Metric, source string, m *metrics.
 
 // Observe returns an Observer for the Options of a pool of that name. The Collector learns from it
 // how long tasks wait and run, by class and outcome; then it calls next, which may be nil.
-func Observe[V any](c *Collector, name string, next pool.Observer[V]) pool.Observer[V] {
+func Observe[V any](
+	c *Collector, name string, next func(context.Context, pool.Event[V]),
+) func(context.Context, pool.Event[V]) {
 	record := func(_ context.Context, class, outcome string, took time.Duration) {
 		h, labels := c.wait, []string{name, class}
 		if outcome != "" {

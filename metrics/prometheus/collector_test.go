@@ -108,12 +108,8 @@ func work(t *testing.T) *fairqprom.Collector {
 		return pool.Permanent(errors.New("no"))
 	}, &pool.Options[string]{
 		Workers:  1,
-		Observer: fairqprom.Observe[string](c, "workers", nil), Schedule: pool.Schedule{
-			Location: time.UTC, Ranges: []pool.Range{{
-				Time:  "00:00-24:00",
-				Scale: pool.Scale{Min: 1, Max: 1},
-			}},
-		},
+		Observer: fairqprom.Observe[string](c, "workers", nil),
+		Schedule: []pool.Range{{Time: "00:00-24:00", Scale: pool.Scale{Min: 1, Max: 1}}},
 	})
 	t.Cleanup(func() { require.NoError(t, workers.Shutdown(context.Background())) })
 	for range 2 {

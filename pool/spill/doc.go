@@ -45,7 +45,7 @@
 // a line with the version of the format, and a line for each letter.
 //
 //	fairq-spill 1
-//	- 9ef6edd1 2 {"Attempts":3,"Payload":"{\"To\":\"\"}","Reason":2,"Task":{"ID":7,"Key":"alice"}}
+//	- b0a848a7 2 {"Payload":"{\"To\":\"\"}","Reason":2,"Task":{"Attempts":3,"ID":7,"Key":"alice"}}
 //
 // The mark is - for a waiting letter and X for a done one. The checksum is the CRC-32C of the rest
 // of the line, in hexadecimal. The rest is the number of the letter and its JSON. A string that is

@@ -89,13 +89,12 @@ func (s *scanner) next() bool {
 // record is a letter as its JSON has it. The names of the fields, also of those of task.Info, are
 // the format.
 type record struct {
-	Task     task.Info
-	Payload  string // as the Codec has it
-	Class    string
-	Reason   pool.Reason
-	Err      *task.Error
-	Attempts int
-	At       time.Time
+	Task    task.Info
+	Payload string // as the Codec has it
+	Class   string
+	Reason  pool.Reason
+	Err     *task.Error
+	At      time.Time
 }
 
 // toJSON returns what the JSON of a field is made of: without zero values, with times in UTC. JSON
@@ -158,7 +157,7 @@ func encode[V any](letter *pool.DeadLetter[V], codec task.Codec[V]) ([]byte, err
 	}
 	r := record{
 		Task: letter.Task, Payload: string(payload), Class: letter.Class, Reason: letter.Reason,
-		Err: newError(letter.Err), Attempts: letter.Attempts, At: letter.At,
+		Err: newError(letter.Err), At: letter.At,
 	}
 	body, err := json.Marshal(toJSON(reflect.ValueOf(r)))
 	if err != nil {
@@ -191,7 +190,7 @@ func decode[V any](body []byte, codec task.Codec[V]) (*pool.DeadLetter[V], error
 		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
 	l := &pool.DeadLetter[V]{
-		Task: r.Task, Class: r.Class, Reason: r.Reason, Attempts: r.Attempts, At: r.At,
+		Task: r.Task, Class: r.Class, Reason: r.Reason, At: r.At,
 	}
 	if r.Err != nil {
 		l.Err = r.Err

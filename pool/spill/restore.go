@@ -23,7 +23,9 @@ import (
 // By [errors.Is] the error may also report files that stay because they are damaged ([ErrDamaged])
 // or cannot be read, and letters that were refused ([ErrRefused]). If it is nil, none of the
 // letters is left.
-func (d *Dir[V]) Restore(ctx context.Context, to pool.Sink[V]) (n int, err error) {
+func (d *Dir[V]) Restore(
+	ctx context.Context, to pool.Handler[*pool.DeadLetter[V]],
+) (n int, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
@@ -63,7 +65,7 @@ func (d *Dir[V]) Restore(ctx context.Context, to pool.Sink[V]) (n int, err error
 // restoration is a Restore.
 type restoration[V any] struct {
 	dir *Dir[V]
-	to  pool.Sink[V]
+	to  pool.Handler[*pool.DeadLetter[V]]
 
 	taken    int
 	refused  int
@@ -226,7 +228,7 @@ func guard(name string, f func() error) (err error) {
 // queue is about this task alone: [task.ErrDuplicate], [task.ErrGroupCancelled],
 // [task.ErrInvalid], [task.ErrPanic], [fairq.ErrKeyFull], [fairq.ErrWeight] and [fairq.ErrCost].
 // It always refuses an expired letter; the example shows how to drop it.
-func Into[V any](queue *task.Queue[V], below float64) pool.Sink[V] {
+func Into[V any](queue *task.Queue[V], below float64) pool.Handler[*pool.DeadLetter[V]] {
 	if !(below > 0 && below <= 1) {
 		panic(fmt.Sprintf("spill: Into: below is %v; it must be more than 0 and at most 1", below))
 	}

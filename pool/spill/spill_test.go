@@ -38,7 +38,7 @@ func letter[V any](payload V) *pool.DeadLetter[V] {
 }
 
 // into returns a sink that takes everything.
-func into[V any](got *[]V) pool.Sink[V] {
+func into[V any](got *[]V) pool.Handler[*pool.DeadLetter[V]] {
 	return func(_ context.Context, l *pool.DeadLetter[V]) error {
 		*got = append(*got, l.Payload)
 		return nil
@@ -103,7 +103,7 @@ func TestLetterComesBack(t *testing.T) {
 			Deadline: at, Expires: at, Consumer: odd, Err: &task.Error{Code: -1, Message: odd},
 			Metadata: map[string]string{"\uFFFD": "\x00\u2028<\"é", "": ""},
 		},
-		Payload: odd, Class: odd, Reason: 7, Attempts: 8, At: at,
+		Payload: odd, Class: odd, Reason: 7, At: at,
 		Err: &task.Error{Code: -1, Message: "outer: " + odd},
 	}
 	for of, field := range reflect.ValueOf(full.Task).Fields() {
@@ -135,7 +135,7 @@ func TestFormat(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for _, l := range []*pool.DeadLetter[mail]{
 		{Task: task.Info{Key: "\xff", Err: &task.Error{Code: 5}}, At: at},
-		{Task: task.Info{ID: 7, Key: "alice"}, Reason: pool.ReasonFailed, Attempts: 3},
+		{Task: task.Info{ID: 7, Key: "alice", Attempts: 3}, Reason: pool.ReasonFailed},
 	} {
 		require.NoError(t, d.Write(t.Context(), l))
 	}
