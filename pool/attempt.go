@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/fairq/fairq/task"
@@ -18,41 +16,29 @@ type attempt[V any] struct {
 	task   task.Task[V] // the argument of the handler
 	class  *class[V]
 	worker *worker
-	extra  atomic.Pointer[extra] // nil if there is none; endedPlain if there was none at the end
+	extra  *extra // nil before the end if there is none; protected by worker.mu until the end
 }
 
 // extra has the rare fields of an attempt.
 type extra struct {
-	ran      time.Duration // how long the handler ran; 0 if no option needs that
-	deadline time.Time     // of the context; zero if it has none
-	late     error         // its cause then
-
-	mu     sync.Mutex      // protects the fields below
-	ended  bool            // the handler has returned; from then on ctx does not change
-	ctx    context.Context // the real context; nil until the handler asks for it
-	cancel context.CancelFunc
-	cause  error // if it was done before the handler
+	ran      time.Duration   // how long the handler ran; 0 if no option needs that
+	deadline time.Time       // of the context; zero if it has none
+	late     error           // its cause then
+	ended    bool            // the handler has returned; from then on nothing changes
+	ctx      context.Context // the real context; nil until the handler asks for it
+	cancel   context.CancelFunc
+	cause    error // if it was done before the handler
 }
 
-var noExtra, endedPlain = new(extra), &extra{ended: true}
-
-// extraOrZero returns extra for reading, a zero one if there is none.
-func (a *attempt[V]) extraOrZero() *extra {
-	if x := a.extra.Load(); x != nil {
-		return x
-	}
-	return noExtra
-}
+// endedPlain is the extra of an attempt that had none at its end.
+var endedPlain = &extra{ended: true}
 
 // set returns extra for writing.
 func (a *attempt[V]) set() *extra {
-	for {
-		x := a.extra.Load()
-		if x != nil && x != endedPlain {
-			return x
-		}
-		a.extra.CompareAndSwap(x, &extra{ended: x != nil})
+	if a.extra == nil {
+		a.extra = new(extra)
 	}
+	return a.extra
 }
 
 // do implements job. The worker goes on with the task that an ack may take, which counts in place
@@ -167,8 +153,12 @@ func (a *attempt[V]) setDeadline() {
 }
 
 // Deadline implements [context.Context].
-func (a *attempt[V]) Deadline() (time.Time, bool) {
-	at := a.extraOrZero().deadline
+func (a *attempt[V]) Deadline() (at time.Time, ok bool) {
+	a.worker.mu.Lock()
+	defer a.worker.mu.Unlock()
+	if a.extra != nil {
+		at = a.extra.deadline
+	}
 	return at, !at.IsZero()
 }
 
@@ -180,20 +170,19 @@ func (a *attempt[V]) Err() error { return a.context().Err() }
 
 // Value implements [context.Context].
 func (a *attempt[V]) Value(key any) any {
-	var ctx context.Context
-	ended := false
-	if x := a.extra.Load(); x != nil {
-		x.mu.Lock()
-		ctx, ended = x.ctx, x.ended
-		x.mu.Unlock()
+	ctx, ended := a.worker.ctx, false
+	a.worker.mu.Lock()
+	if x := a.extra; x != nil {
+		ended = x.ended
+		if x.ctx != nil {
+			ctx = x.ctx
+		} else if ended {
+			ctx = endedContext
+		}
 	}
-	switch {
-	case ended && (key == workerKey{} || key == setKey{}):
+	a.worker.mu.Unlock()
+	if ended && (key == workerKey{} || key == setKey{}) {
 		return nil // the goroutine left behind is no handler
-	case ctx == nil && ended:
-		ctx = endedContext
-	case ctx == nil:
-		ctx = a.worker.ctx
 	}
 	return ctx.Value(key)
 }
@@ -207,9 +196,9 @@ var endedContext = func() context.Context {
 
 // context returns the real context, and makes it if necessary.
 func (a *attempt[V]) context() context.Context {
+	a.worker.mu.Lock()
+	defer a.worker.mu.Unlock()
 	x := a.set()
-	x.mu.Lock()
-	defer x.mu.Unlock()
 	switch {
 	case x.ctx != nil:
 		return x.ctx
@@ -248,19 +237,18 @@ func (a *attempt[V]) leaseContext() (context.Context, context.CancelFunc) {
 
 // endContext ends the context of a handler with this run time.
 func (a *attempt[V]) endContext(ran time.Duration) {
-	if ran > 0 {
-		a.set().ran = ran
-	}
-	if a.extra.CompareAndSwap(nil, endedPlain) {
+	a.worker.mu.Lock()
+	if a.extra == nil && ran == 0 {
+		a.extra = endedPlain
+		a.worker.mu.Unlock()
 		return
 	}
-	x := a.extraOrZero()
-	x.mu.Lock()
-	x.ended = true
+	x := a.set()
+	x.ran, x.ended = ran, true
 	if x.ctx != nil {
 		x.cause = context.Cause(x.ctx)
 	}
-	x.mu.Unlock()
+	a.worker.mu.Unlock()
 	if x.ctx != nil {
 		x.cancel()
 	}

@@ -81,7 +81,7 @@ func (p *Pool[V]) post(letter *DeadLetter[V], a *attempt[V], settle func(refused
 	l := &outgoing{
 		key: letter.Task.Key,
 		send: func(ctx context.Context) error {
-			if a != nil { // the pool may have lost the task by now
+			if a != nil { // the pool may have lost the task again
 				if err := p.touch(&a.task, 0); err != nil {
 					return lostError{err}
 				}
@@ -132,12 +132,10 @@ func (p *Pool[V]) keepLease(t *task.Task[V], done <-chan struct{}) {
 	ttr := t.Info().TTR
 	by := ttr
 	for wait := min(max(time.Until(t.Info().Until), 0), ttr) / 2; ; wait, by = ttr/2, ttr/2 {
-		timer := time.NewTimer(wait)
 		select {
 		case <-done:
-			timer.Stop()
 			return
-		case <-timer.C:
+		case <-time.After(wait):
 		}
 		if p.touch(t, by) != nil {
 			return

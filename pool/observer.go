@@ -121,7 +121,7 @@ func (a *attempt[V]) ended(kind EventKind, delay time.Duration, err error) {
 	case EventLost:
 		what = "could not be settled"
 	}
-	a.happened(kind, a.extraOrZero().ran, delay, err)
+	a.happened(kind, a.extra.ran, delay, err)
 	if what != "" {
 		p.log.Warn("pool: a task "+what, logAttrs(a.class.name, t, err, "attempts", t.Attempts)...)
 	}

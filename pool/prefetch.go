@@ -27,7 +27,6 @@ type prefetcher[V any] struct {
 	taking   bool // a batch is being taken
 	started  int  // tasks that have started since the end of the last batch
 	batchEnd time.Time
-	recalls  int // of all tasks: a batch being taken is handed back too
 }
 
 // prefetchedTask is a task that was taken and waits for a worker.
@@ -67,7 +66,7 @@ func (s *prefetcher[V]) wantedLocked() int {
 func (s *prefetcher[V]) takeBatch() {
 	p, c, begin := s.pool, s.class, time.Now()
 	s.mu.Lock()
-	n, recalls := min(max(s.wantedLocked(), 1), task.MaxBatch), s.recalls
+	n := min(max(s.wantedLocked(), 1), task.MaxBatch)
 	s.mu.Unlock()
 	c.watch.Store(watchArmed)
 	tasks, armed, err := c.taskWatch.TakeBatch(p.ctx, n)
@@ -91,11 +90,7 @@ func (s *prefetcher[V]) takeBatch() {
 		s.tasks = append(s.tasks, prefetchedTask[V]{t, now.Add(wait)})
 	}
 	p.prefetched.Add(int64(len(tasks)))
-	recalled := s.recalls != recalls
 	s.mu.Unlock()
-	if recalled {
-		s.recall()
-	}
 	if len(tasks) > 0 {
 		time.AfterFunc(wait, s.handBackLate)
 	}
@@ -113,12 +108,8 @@ func (s *prefetcher[V]) handBackLate() {
 	s.handBack(func(h prefetchedTask[V]) bool { return !now.Before(h.handBackAt) })
 }
 
-// recall hands back all tasks, and the tasks of a batch that is being taken.
+// recall hands back all tasks. A batch that is being taken is followed by a wake, which does it.
 func (s *prefetcher[V]) recall() {
-	s.mu.Lock()
-	s.recalls++
-	s.target = 0
-	s.mu.Unlock()
 	s.handBack(func(prefetchedTask[V]) bool { return true })
 }
 

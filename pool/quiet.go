@@ -2,7 +2,6 @@ package pool
 
 import (
 	"context"
-	"slices"
 )
 
 // runInBackground calls f in a goroutine of its own. The set is not quiet before f has returned.
@@ -30,10 +29,10 @@ func (ws *workerSet) notifyQuietLocked() {
 	if !ws.quietLocked() {
 		return
 	}
-	for _, wake := range ws.waiters {
-		close(wake)
+	if ws.becomesQuiet != nil {
+		close(ws.becomesQuiet)
+		ws.becomesQuiet = nil
 	}
-	ws.waiters = nil
 	if ws.closing && ws.active == 0 {
 		ws.markDone()
 	}
@@ -60,16 +59,13 @@ func (ws *workerSet) waitQuiet(ctx context.Context, also func() bool) (atOnce bo
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	wake := make(chan struct{})
 	ws.mu.Lock()
-	ws.waiters = append(ws.waiters, wake)
+	if ws.becomesQuiet == nil {
+		ws.becomesQuiet = make(chan struct{})
+	}
+	wake := ws.becomesQuiet
 	over, quiet := ws.over.Err() != nil, ws.quietLocked()
 	ws.mu.Unlock()
-	defer func() {
-		ws.mu.Lock()
-		defer ws.mu.Unlock()
-		ws.waiters = slices.DeleteFunc(ws.waiters, func(w chan struct{}) bool { return w == wake })
-	}()
 	switch {
 	case quiet && (over || also()):
 		return true, nil

@@ -35,11 +35,9 @@ func (p *Pool[V]) settle(ctx context.Context, t *task.Task[V], until time.Time,
 			first = err
 			p.log.Warn("pool: a task could not be settled; trying again", logAttrs("", t, err)...)
 		}
-		timer := time.NewTimer(wait)
 		select {
-		case <-timer.C:
+		case <-time.After(wait):
 		case <-ctx.Done(): // one last try
-			timer.Stop()
 		}
 	}
 }
@@ -158,7 +156,7 @@ func (a *attempt[V]) settleItem(err error) {
 // timedOut returns the error of the task. If the handler's context was done before the handler
 // returned, because its time was over, the error includes that.
 func (a *attempt[V]) timedOut(err error) error {
-	if cause := a.extraOrZero().cause; cause != nil && errors.Is(err, context.DeadlineExceeded) &&
+	if cause := a.extra.cause; cause != nil && errors.Is(err, context.DeadlineExceeded) &&
 		!errors.Is(err, cause) {
 		return fmt.Errorf("%w: %w", cause, err)
 	}
@@ -245,7 +243,7 @@ func (a *attempt[V]) settleBy(call func(context.Context) error, kind EventKind,
 	switch {
 	case bad == nil:
 		a.ended(kind, delay, err)
-	case errors.Is(a.extraOrZero().cause, task.ErrDeleted):
+	case errors.Is(a.extra.cause, task.ErrDeleted):
 		a.ended(EventCancelled, 0, bad)
 	default:
 		a.ended(EventLost, 0, bad)

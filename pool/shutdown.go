@@ -36,12 +36,10 @@ func (ws *workerSet) shutdown(ctx context.Context) error {
 		ws.log.Warn("pool: handlers are cancelled", "running", running, "nested", nested)
 	}
 	ws.wake()
-	timer := time.NewTimer(ws.abandonAfter)
-	defer timer.Stop()
 	select {
 	case <-ws.done.Done():
 		ws.stop()
-	case <-timer.C:
+	case <-time.After(ws.abandonAfter):
 	}
 	return context.Cause(ctx)
 }

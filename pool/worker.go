@@ -3,6 +3,7 @@ package pool
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -12,6 +13,7 @@ type job interface{ do(w *worker) }
 // worker is a goroutine that runs handlers.
 type worker struct {
 	set        *workerSet
+	mu         sync.Mutex      // protects attempt.extra of its attempts
 	ctx        context.Context // parent of its handlers' contexts; workerOf finds the worker by it
 	wake       chan bool       // true if it is idle and must ask for a task, false if it must end
 	idleSince  time.Time       // since its last task; protected by workerSet.mu while it is idle

@@ -82,9 +82,9 @@ type workerSet struct {
 
 	stopAccepting context.CancelCauseFunc // ends accepting
 
-	waiters  []chan struct{} // calls of waitQuiet
-	failures []Failure
-	running  sync.WaitGroup // all goroutines that Shutdown waits for
+	becomesQuiet chan struct{} // closed when the set is quiet; nil if no waitQuiet has looked
+	failures     []Failure
+	running      sync.WaitGroup // all goroutines that Shutdown waits for
 }
 
 // source has the tasks of the workers. Many goroutines may call its methods at the same time,
@@ -206,30 +206,22 @@ func (ws *workerSet) sourceWorks() {
 	}
 }
 
-// sourceFailed is called when the source has returned an error.
+// sourceFailed is called when the source has returned an error. It schedules a retry, unless it is
+// over.
 func (ws *workerSet) sourceFailed(err error) {
-	if first := ws.recordFailure(err); first {
-		ws.log.Error("pool: no tasks can be taken; trying again", "error", err)
-	}
-	if isOver(err) {
-		ws.wake() // so that it disarms the source
-	}
-}
-
-// recordFailure schedules a retry of the source, unless it is over. It returns true for the first
-// failure since the source has answered.
-func (ws *workerSet) recordFailure(err error) (first bool) {
 	ws.mu.Lock()
-	defer ws.mu.Unlock()
 	switch {
 	case ws.sourceOver || ws.cancelled:
-		return false
 	case isOver(err):
 		ws.sourceOver = true
 		ws.updateLocked()
 		ws.endIdleLocked(len(ws.idle))
-		return false
+		defer ws.wake() // so that it disarms the source
+	default:
+		resetTimer(&ws.retryTimer, sourceRetry, ws.wake)
+		if !ws.failing.Swap(true) { // the first time since the source has answered
+			defer ws.log.Error("pool: no tasks can be taken; trying again", "error", err)
+		}
 	}
-	resetTimer(&ws.retryTimer, sourceRetry, ws.wake)
-	return !ws.failing.Swap(true)
+	ws.mu.Unlock()
 }
