@@ -81,7 +81,7 @@ func (p *Pool[V]) post(letter *DeadLetter[V], a *attempt[V], settle func(refused
 	l := &outgoing{
 		key: letter.Task.Key,
 		send: func(ctx context.Context) error {
-			if a != nil { // the pool may have lost the task again
+			if a != nil && a.class.queue != nil { // the pool may have lost the task again
 				if err := p.touch(&a.task, 0); err != nil {
 					return lostError{err}
 				}

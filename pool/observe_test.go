@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -127,10 +129,10 @@ func TestObserverOfItems(t *testing.T) {
 		require.NoError(t, w.Wait(ctx))
 		require.NoError(t, w.Shutdown(ctx))
 		require.Equal(t, []string{
-			"started  0 0 0 0s", "succeeded  0 0 0 1s", "started  0 1 0 0s",
-			"failed  0 1 0 1s no",
+			"started  0 0 1 0s", "succeeded  0 0 1 1s", "started  0 1 1 0s",
+			"failed  0 1 1 1s no",
 		}, o.lines)
-		require.Equal(t, []string{"pool: a task failed for good attempts=0 error=no"},
+		require.Equal(t, []string{"pool: a task failed for good attempts=1 error=no tasks=1"},
 			out.lines[slog.LevelWarn])
 		require.Empty(t, out.lines[slog.LevelInfo])
 		require.Empty(t, out.lines[slog.LevelError])
@@ -179,11 +181,12 @@ func TestLog(t *testing.T) {
 			require.NoError(t, p.Submit(ctx, key, i))
 		}
 		wait(t, p)
+		time.Sleep(time.Second)
 		require.Empty(t, out.lines[slog.LevelInfo])
 		require.Empty(t, out.lines[slog.LevelError])
 		failed := out.lines[slog.LevelWarn]
 		require.Len(t, failed, 2)
-		require.Equal(t, "pool: a task failed for good task=2 attempts=2 error=no",
+		require.Equal(t, "pool: a task failed for good task=2 attempts=2 error=no tasks=1",
 			failed[0])
 		require.Contains(t, failed[1],
 			"pool: a task failed for good task=3 key=k attempts=2 error=task: panic in the "+
@@ -193,4 +196,44 @@ func TestLog(t *testing.T) {
 		require.Empty(t, out.lines[slog.LevelDebug])
 		require.Empty(t, out.lines[slog.LevelInfo])
 	})
+}
+
+// TestWarningsAreCounted has 100 tasks a second fail for ten seconds, and lose a lease now and then.
+// There is a line a second for each of the two reasons, and all lines together count all tasks.
+func TestWarningsAreCounted(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		out := &records{lines: map[slog.Level][]string{}}
+		p := openFunc(t, func(ctx context.Context, tk *task.Task[int]) error {
+			if tk.Payload%4 == 0 {
+				return tk.Ack(ctx) // the pool cannot settle it then
+			}
+			return pool.Permanent(errNo)
+		}, pool.Options[int]{Workers: 1, Logger: slog.New(out)})
+		for i := range 1000 {
+			require.NoError(t, p.Submit(ctx, "k", i))
+			synctest.Wait()
+			if i%100 == 50 {
+				for _, reason := range []string{"settled", "good"} {
+					require.Equal(t, i/100+1, countWarned(out, reason).lines, "after %d tasks", i+1)
+				}
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		end(t, ctx, p)
+		require.Equal(t, 250, countWarned(out, "settled").tasks)
+		require.Equal(t, 750, countWarned(out, "good").tasks)
+	})
+}
+
+type warned struct{ lines, tasks int }
+
+// countWarned counts the lines at Warn with a word, and their tasks.
+func countWarned(out *records, word string) (sum warned) {
+	for _, line := range out.lines[slog.LevelWarn] {
+		if strings.Contains(line, word) {
+			n, _ := strconv.Atoi(line[strings.LastIndex(line, "=")+1:])
+			sum.lines, sum.tasks = sum.lines+1, sum.tasks+n
+		}
+	}
+	return sum
 }

@@ -1,7 +1,6 @@
 package pool
 
 import (
-	"errors"
 	"fmt"
 	"runtime/debug"
 	"time"
@@ -15,7 +14,7 @@ type Event[V any] struct {
 	Class string // the Class.Name; empty if the pool has no classes
 
 	// Task is the handler's, and must not be changed or settled; nil for EventDeadLetter. An
-	// item of a FairQueue has only the Payload.
+	// item of a FairQueue has only the Payload, and 1 as Attempts.
 	Task *task.Task[V]
 
 	// Took of the end of an attempt is how long the handler ran. Of an EventStarted it is how long
@@ -63,25 +62,6 @@ func (k EventKind) String() string {
 	return fmt.Sprintf("EventKind(%d)", uint8(k))
 }
 
-// logAttrs returns the attributes of a log line: the task, further attributes, and its error, with
-// the stack of a panic.
-func logAttrs[V any](class string, t *task.Task[V], err error, more ...any) (args []any) {
-	if t.ID != 0 {
-		args = append(args, "task", t.ID)
-	}
-	if t.Key != "" {
-		args = append(args, "key", t.Key)
-	}
-	if class != "" {
-		args = append(args, "class", class)
-	}
-	args = append(append(args, more...), "error", err)
-	if panicked, ok := errors.AsType[*task.PanicError](err); ok {
-		args = append(args, "stack", string(panicked.Stack))
-	}
-	return args
-}
-
 // observe calls the Observer, if there is one. A panic in it must neither end the process nor
 // change the outcome of a task.
 func (p *Pool[V]) observe(event func() Event[V]) {
@@ -123,7 +103,7 @@ func (a *attempt[V]) ended(kind EventKind, delay time.Duration, err error) {
 	}
 	a.happened(kind, a.extra.ran, delay, err)
 	if what != "" {
-		p.log.Warn("pool: a task "+what, logAttrs(a.class.name, t, err, "attempts", t.Attempts)...)
+		p.warn("pool: a task "+what, 1, logAttrs(a.class.name, t, err, "attempts", t.Attempts))
 	}
 }
 

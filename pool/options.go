@@ -101,9 +101,10 @@ type Options[V any] struct {
 	// pool must pass it, because the pool sees by it that the call must not wait.
 	Observer func(ctx context.Context, e Event[V])
 
-	// Logger logs lost tasks and unreadable queues at level Error. At Warn it logs each task that
-	// has failed for good, that could not be settled, or that Shutdown has cancelled. nil means
-	// [slog.Default].
+	// Logger logs lost tasks and unreadable queues at level Error. At Warn it logs tasks that have
+	// failed for good or could not be settled, letters that were left, and that Shutdown cancels
+	// handlers: one line a second for each of these reasons, with the number of its tasks and the
+	// attributes of the last one. nil means [slog.Default].
 	Logger *slog.Logger
 }
 
@@ -224,21 +225,18 @@ func (o *Options[V]) completeClasses() (own bool, err error) {
 		o.Classes = []Class[V]{{}}
 	}
 	o.Classes = slices.Clone(o.Classes)
-	for i := range o.Classes {
-		c := &o.Classes[i]
+	for i, c := range o.Classes {
 		name := fmt.Sprintf("Options.Classes[%d]", i)
-		switch {
-		case c.Weight < 0 || c.Weight > fairq.MaxWeight:
-			return false, invalid("%s.Weight is %d; the limits are 0 and %d", name, c.Weight,
-				fairq.MaxWeight)
-		case len(o.Classes) > 1 && c.Name == "":
+		if err := within(name+".Weight", c.Weight, fairq.MaxWeight); err != nil {
+			return false, err
+		}
+		if len(o.Classes) > 1 && c.Name == "" {
 			return false, invalid("%s.Name is empty; it must not be if there are several", name)
 		}
-		for j := range i {
-			if o.Classes[j].Name == c.Name {
-				return false, invalid("%s.Name is %q, and so is that of Options.Classes[%d]; they must "+
-					"differ", name, c.Name, j)
-			}
+		same := func(other Class[V]) bool { return other.Name == c.Name }
+		if j := slices.IndexFunc(o.Classes, same); j < i {
+			return false, invalid("%s.Name is %q, and so is that of Options.Classes[%d]; they must "+
+				"differ", name, c.Name, j)
 		}
 		own = own || c.Queue == nil
 	}
@@ -248,35 +246,25 @@ func (o *Options[V]) completeClasses() (own bool, err error) {
 // completeCommon is the part of complete for the workers.
 func (o *Options[V]) completeCommon() (*workerSettings, error) {
 	base := o.Scale
-	switch {
-	case o.Workers < 0 || o.Workers > maxWorkers:
-		return nil, invalid("Options.Workers is %d; the limits are 0 and %d", o.Workers, maxWorkers)
-	case o.Workers > 0 && (base.Min != 0 || base.Max != 0):
+	if o.Workers > 0 && (base.Min != 0 || base.Max != 0) {
 		return nil, invalid("Options.Workers is %d and Options.Scale has %d to %d workers; "+
 			"one of the two must be 0", o.Workers, base.Min, base.Max)
 	}
-	for _, d := range []struct {
-		name  string
-		value time.Duration
-	}{
-		{"AbandonAfter", o.AbandonAfter},
-		{"Policy.Timeout", o.Policy.Timeout},
-		{"Policy.Backoff.Base", o.Policy.Backoff.Base},
-		{"Policy.Backoff.Max", o.Policy.Backoff.Max},
-	} {
-		if d.value < 0 || d.value > task.MaxDuration {
-			return nil, invalid("Options.%s is %v; the limits are 0 and %v", d.name, d.value,
-				task.MaxDuration)
-		}
+	if err := cmp.Or(
+		within("Options.Workers", o.Workers, maxWorkers),
+		within("Options.AbandonAfter", o.AbandonAfter, task.MaxDuration),
+		within("Options.Policy.Timeout", o.Policy.Timeout, task.MaxDuration),
+		within("Options.Policy.Backoff.Base", o.Policy.Backoff.Base, task.MaxDuration),
+		within("Options.Policy.Backoff.Max", o.Policy.Backoff.Max, task.MaxDuration),
+	); err != nil {
+		return nil, err
 	}
 	if base.Min == 0 && base.Max == 0 {
 		base.Max = cmp.Or(o.Workers, runtime.GOMAXPROCS(0))
 		base.Min = base.Max
 	}
-	if err := base.complete("Options.Scale", time.Minute); err != nil {
-		return nil, err
-	}
-	if err := o.Policy.Backoff.validate("Options.Policy.Backoff"); err != nil {
+	if err := cmp.Or(base.complete("Options.Scale", time.Minute),
+		o.Policy.Backoff.validate("Options.Policy.Backoff")); err != nil {
 		return nil, err
 	}
 	s := &workerSettings{
@@ -293,12 +281,17 @@ func (o *Options[V]) completeCommon() (*workerSettings, error) {
 // complete checks a scale, and fills in the default of IdleTimeout.
 func (s *Scale) complete(name string, idleTimeout time.Duration) error {
 	s.IdleTimeout = cmp.Or(s.IdleTimeout, idleTimeout)
-	switch {
-	case s.Min < 0 || s.Max < s.Min || s.Max > maxWorkers:
-		return invalid("%s: Min and Max are %d and %d; the limits are 0 and %d, and "+
-			"Min must not be greater", name, s.Min, s.Max, maxWorkers)
-	case s.IdleTimeout < 0:
-		return invalid("%s: IdleTimeout is %v; it must be 0 or more", name, s.IdleTimeout)
+	if s.Min < 0 || s.Max < s.Min || s.Max > maxWorkers {
+		return invalid("%s: Min and Max are %d and %d; the limits are 0 and %d, and Min must not be "+
+			"greater", name, s.Min, s.Max, maxWorkers)
+	}
+	return within(name+".IdleTimeout", s.IdleTimeout, task.MaxDuration)
+}
+
+// within returns an error if the value of a field is not from 0 to most.
+func within[T ~int | ~int64](name string, value, most T) error {
+	if value < 0 || value > most {
+		return invalid("%s is %v; the limits are 0 and %v", name, value, most)
 	}
 	return nil
 }

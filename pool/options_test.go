@@ -86,7 +86,7 @@ func TestOptionErrors(t *testing.T) {
 			"Min must not be greater": {
 			Scale: pool.Scale{Max: 1<<20 + 1},
 		},
-		"Options.Scale: IdleTimeout is -1ns; it must be 0 or more": {
+		"Options.Scale.IdleTimeout is -1ns; the limits are 0 and 876000h0m0s": {
 			Scale: pool.Scale{IdleTimeout: -1},
 		},
 		"Options.AbandonAfter is -1ns; the limits are 0 and 876000h0m0s": {AbandonAfter: -1},
@@ -125,8 +125,8 @@ func TestMisuse(t *testing.T) {
 		require.ErrorIs(t, p.SetWorkers(c[0], c[1]), task.ErrInvalid)
 	}
 	require.EqualError(t, p.SetWorkers(3, 2),
-		"pool: invalid: SetWorkers: 3 and 2; the limits are 0 and 1048576, and the "+
-			"first must not be greater")
+		"pool: invalid: SetWorkers: Min and Max are 3 and 2; the limits are 0 and 1048576, and "+
+			"Min must not be greater")
 }
 
 // TestUnusualOptions has options that look wrong and are valid.

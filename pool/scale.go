@@ -40,15 +40,13 @@ func (ws *workerSet) setScaleLocked(s Scale) {
 // SetWorkers changes how many workers there are at least and at most, from now on, whatever the
 // schedule says; 0 and 0 give that back to the options. Handlers that run are not disturbed.
 func (ws *workerSet) SetWorkers(atLeast, atMost int) error {
-	if atLeast < 0 || atMost < atLeast || atMost > maxWorkers {
-		return invalid("SetWorkers: %d and %d; the limits are 0 and %d, and the "+
-			"first must not be greater", atLeast, atMost, maxWorkers)
+	s := Scale{Min: atLeast, Max: atMost}
+	if err := s.complete("SetWorkers", ws.base.IdleTimeout); err != nil {
+		return err
 	}
 	ws.mu.Lock()
 	ws.manual = atMost > 0
 	if ws.manual {
-		s := ws.scale
-		s.Min, s.Max = atLeast, atMost
 		ws.setScaleLocked(s)
 	}
 	ws.mu.Unlock()

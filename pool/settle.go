@@ -33,7 +33,7 @@ func (p *Pool[V]) settle(ctx context.Context, t *task.Task[V], until time.Time,
 			return err
 		case first == nil:
 			first = err
-			p.log.Warn("pool: a task could not be settled; trying again", logAttrs("", t, err)...)
+			p.warn("pool: a task could not be settled; trying again", 1, logAttrs("", t, err))
 		}
 		select {
 		case <-time.After(wait):
@@ -127,30 +127,14 @@ func (a *attempt[V]) settle(err error) {
 
 // settleItem counts the outcome of an item of a FairQueue, and sends its letter if it has failed.
 func (a *attempt[V]) settleItem(err error) {
-	p := a.class.pool
-	if err == nil {
+	switch {
+	case err == nil:
 		a.ended(EventSucceeded, 0, nil)
-		return
+	case a.class.pool.ctx.Err() != nil:
+		a.fail(ReasonShutdown, a.timedOut(err))
+	default:
+		a.fail(ReasonFailed, a.timedOut(err))
 	}
-	err = a.timedOut(err)
-	reason := ReasonFailed
-	if p.ctx.Err() != nil {
-		reason = ReasonShutdown
-	}
-	if p.sink == nil {
-		a.ended(EventFailed, 0, err)
-		return
-	}
-	letter := newDeadLetter("", &a.task, reason, err)
-	letter.Task = task.Info{Attempts: 1}
-	p.post(letter, nil, func(refused error) {
-		if refused != nil {
-			p.log.Error("pool: an item was lost, because no letter of it could be sent", "payload",
-				a.task.Payload, "error", refused)
-		}
-		a.ended(EventFailed, 0, err)
-	})
-	p.outbox.waitForRoom(p.ctx, p.ctx)
 }
 
 // timedOut returns the error of the task. If the handler's context was done before the handler
@@ -203,7 +187,7 @@ func (a *attempt[V]) fail(reason Reason, err error) {
 			if c.own { // onGone is called if its time is over
 				c.refused.Store(t.ID, nil)
 			}
-			if endBy(t.Bury) && t.Info().State == 0 { // it could not be buried
+			if endBy(t.Bury) && t.Info().State == 0 { // it could not be buried, or is an item
 				p.letterLost(c.name, t, reason, err)
 			} else {
 				c.refused.Delete(t.ID)
@@ -221,6 +205,10 @@ func (a *attempt[V]) fail(reason Reason, err error) {
 func (a *attempt[V]) settleBy(call func(context.Context) error, kind EventKind,
 	delay time.Duration, err error,
 ) bool {
+	if a.class.queue == nil { // an item is in no queue
+		a.ended(kind, delay, err)
+		return true
+	}
 	p, t := a.class.pool, &a.task
 	ctx, until := p.storeCtx, t.Info().Until
 	if kind == EventFailed {

@@ -116,6 +116,7 @@ func (p *Pool[V]) Shutdown(ctx context.Context) error {
 	if err := p.notInHandler(ctx, "Shutdown"); err != nil {
 		return err
 	}
+	defer p.warnRest()
 	defer p.markOver()
 	p.stopAccepting(ErrShutdown)
 	err := p.shutdown(ctx)
@@ -240,7 +241,7 @@ func (p *Pool[V]) clear(ctx context.Context, c *class[V]) {
 			}
 			p.post(letter, nil, func(refused error) {
 				if refused != nil {
-					p.log.Warn("pool: a letter could not be sent", logAttrs(c.name, t, refused)...)
+					p.warn("pool: a letter could not be sent", 1, logAttrs(c.name, t, refused))
 					p.leave(letter)
 				}
 			})

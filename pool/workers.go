@@ -75,6 +75,7 @@ func NewWorkers[K comparable, V any](queue *fairq.FairQueue[K, V], handler Handl
 	c.takeOne = func(_ context.Context, into *task.Task[V], wasIdle bool,
 	) (found, more bool, err error) {
 		for {
+			into.Attempts = 1
 			if into.Payload, found = queue.Pop(); found && !wasIdle {
 				return true, false, nil // no idle worker relies on it
 			}

@@ -82,7 +82,8 @@ type workerSet struct {
 
 	stopAccepting context.CancelCauseFunc // ends accepting
 
-	becomesQuiet chan struct{} // closed when the set is quiet; nil if no waitQuiet has looked
+	becomesQuiet chan struct{}       // closed when the set is quiet; nil if no waitQuiet has looked
+	warnings     map[string]*warning // by the message of a line less than a second ago
 	failures     []Failure
 	running      sync.WaitGroup // all goroutines that Shutdown waits for
 }
@@ -113,6 +114,7 @@ func (ws *workerSet) start(s source) {
 	ws.storeCtx, ws.cancelStore = context.WithCancel(base)
 	ws.settleCtx, ws.cancelSettle = context.WithCancel(base)
 	ws.outbox.set, ws.outbox.abandoned = ws, make(chan struct{})
+	ws.warnings = map[string]*warning{}
 	ws.outbox.held = map[*outgoing]bool{}
 	ws.outbox.queue = fairq.New(func(l *outgoing) string { return l.key },
 		&fairq.Options[string, *outgoing]{Capacity: fairq.Unbounded})
