@@ -98,12 +98,9 @@ func (p *Pool[V]) takeFromAny(
 	if len(p.classes) == 1 {
 		return p.classes[0].take(w, wasIdle)
 	}
-	var asked []*class[V] // in vain
-	for {
-		c := p.reserve(asked)
-		if c == nil {
-			return nil, false, cmp.Or(failed, p.allOver())
-		}
+	open := false
+	for _, c := range p.inTurn() {
+		p.serve(c, 1) // before the take, for other workers
 		a, more, err := c.take(w, wasIdle)
 		if a != nil {
 			// Of another class that is due, nobody but this worker may know.
@@ -111,45 +108,45 @@ func (p *Pool[V]) takeFromAny(
 				return c.watch.Load() != watchArmed && !c.over.Load()
 			}), failed
 		}
-		p.giveBack(c)
-		asked = append(asked, c)
-		if isOver(err) { // whatever it is, the other classes are asked
+		p.serve(c, -1)
+		if isOver(err) {
 			c.over.Store(true)
-		} else if err != nil {
-			failed = err
-		}
-	}
-}
-
-// reserve returns the next class to ask, except these, and counts it as served; nil if there is
-// none. It is the class that was served least for its weight, among those with tasks: a class that
-// had none is credited no more than that.
-func (p *Pool[V]) reserve(except []*class[V]) (next *class[V]) {
-	p.roundMu.Lock()
-	defer p.roundMu.Unlock()
-	for _, c := range p.classes {
-		if c.over.Load() || slices.Contains(except, c) {
 			continue
 		}
-		if last := p.lastServed; last != nil {
-			c.served = max(c.served, (last.served-1)*c.weight/last.weight)
-		}
-		if next == nil || !p.strict && c.served*next.weight < next.served*c.weight {
-			next = c
-		}
+		open, failed = true, cmp.Or(err, failed)
 	}
-	if next != nil {
-		next.served++
-		p.lastServed = next
+	if !open {
+		failed = task.ErrClosed
 	}
-	return next
+	return nil, false, failed
 }
 
-// giveBack undoes reserve.
-func (p *Pool[V]) giveBack(c *class[V]) {
+// inTurn returns the classes that may have tasks, in the order in which a worker asks them: first
+// the class that was served least for its weight. A class that had no task is credited no more than
+// the class that was served last.
+func (p *Pool[V]) inTurn() []*class[V] {
 	p.roundMu.Lock()
 	defer p.roundMu.Unlock()
-	c.served--
+	turns := slices.DeleteFunc(slices.Clone(p.classes),
+		func(c *class[V]) bool { return c.over.Load() })
+	if p.strict {
+		return turns
+	}
+	for _, c := range turns {
+		c.served = max(c.served, (p.lastServed.served-1)*c.weight/p.lastServed.weight)
+	}
+	slices.SortStableFunc(turns, func(a, b *class[V]) int {
+		return cmp.Compare(a.served*b.weight, b.served*a.weight)
+	})
+	return turns
+}
+
+// serve counts a start of a class, or with -1 undoes that.
+func (p *Pool[V]) serve(c *class[V], n int) {
+	p.roundMu.Lock()
+	defer p.roundMu.Unlock()
+	c.served += n
+	p.lastServed = c
 }
 
 // take takes a task of the class for a worker; see takeOne.
@@ -179,16 +176,6 @@ func (c *class[V]) newAttempt(w *worker) *attempt[V] {
 	w.spare = nil
 	*a = attempt[V]{class: c, worker: w}
 	return a
-}
-
-// allOver returns an error if the queues of all classes were closed or dropped.
-func (p *Pool[V]) allOver() error {
-	for _, c := range p.classes {
-		if !c.over.Load() {
-			return nil
-		}
-	}
-	return task.ErrClosed
 }
 
 // disarm implements source.

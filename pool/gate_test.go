@@ -155,7 +155,7 @@ func requireLeft[V any](t *testing.T, p *pool.Pool[V], err error, n int) {
 	t.Helper()
 	require.Len(t, p.Leftovers(), n)
 	require.ErrorIs(t, err, pool.ErrShutdown)
-	require.ErrorContains(t, err, fmt.Sprintf("with %d task", n))
+	require.ErrorContains(t, err, fmt.Sprintf("with %d of its tasks", n))
 }
 
 // openNew opens a pool that drains a queue.

@@ -117,6 +117,7 @@ func newPool[V any](queue *task.Queue[V], handler Handler[*task.Task[V]],
 	if only := p.classes[0]; len(p.classes) == 1 && !only.inMemory && o.Filter == nil {
 		p.prefetcher = &prefetcher[V]{pool: p, class: only, limit: max(o.Prefetch, 0)}
 	}
+	p.lastServed = p.classes[0]
 	p.start(p)
 	return p
 }
@@ -125,12 +126,12 @@ func newPool[V any](queue *task.Queue[V], handler Handler[*task.Task[V]],
 func (p *Pool[V]) openOwn(c *class[V], o *Options[V]) {
 	c.own = true
 	settings := o.Queue
-	settings.CountOnlyWaiting, settings.OnExpire = true, p.onGone(c, ReasonDeadline, ErrDeadline)
+	settings.CountOnlyWaiting, settings.OnExpire = true, p.onGone(c, EventExpired, ReasonDeadline, ErrDeadline)
 	if o.Policy.InOrder {
 		settings.MaxInFlightPerKey, settings.KeepPlace = 1, true
 	}
 	if settings.WhenFull >= fairq.EvictHeaviest {
-		settings.OnEvict = p.onGone(c, ReasonOverflow, fairq.ErrFull)
+		settings.OnEvict = p.onGone(c, EventDropped, ReasonOverflow, fairq.ErrFull)
 	}
 	queue, err := task.Open(context.Background(), new(memory.Store), "pool", &settings)
 	if err != nil {
@@ -141,18 +142,16 @@ func (p *Pool[V]) openOwn(c *class[V], o *Options[V]) {
 
 // onGone returns a function for tasks that are evicted from a queue of the pool's own, or expire
 // in it.
-func (p *Pool[V]) onGone(c *class[V], reason Reason, err error) func(*task.Task[V]) {
+func (p *Pool[V]) onGone(
+	c *class[V], kind EventKind, reason Reason, err error,
+) func(*task.Task[V]) {
 	return func(t *task.Task[V]) {
 		defer p.notifyQuiet() // even if the observer ends the goroutine
 		defer c.goneHandled.Add(1)
 		if _, refused := c.refused.LoadAndDelete(t.ID); refused {
 			return // the sink has refused its letter already
 		}
-		if reason == ReasonDeadline {
-			p.observeTask(EventExpired, c.name, t)
-		} else {
-			p.observeTask(EventDropped, c.name, t)
-		}
+		p.observeTask(kind, c.name, t)
 		if p.sink == nil {
 			return
 		}

@@ -71,19 +71,22 @@ func (a *attempt[V]) settle(err error) {
 		return
 	}
 	again, _ := errors.AsType[*retryError](err)
+	if again == nil {
+		again = &retryError{delay: p.policy.Backoff.delay(max(t.Attempts, 1))}
+	}
+	delay, holds := again.delay, p.policy.InOrder || again.holdKey
 	joined, _ := errors.AsType[interface {
 		error
 		Unwrap() []error
 	}](err)
-	holds := p.policy.InOrder || again != nil && again.holdKey
 	_, permanent := errors.AsType[*permanentError](err)
 	switch {
 	case err == errLate: //nolint:errorlint // not that in what Do has returned
 		a.fail(ReasonDeadline, err)
 	case permanent:
 		a.fail(ReasonFailed, err)
-	case again != nil && again.repeat:
-		delay := clamp(time.Until(again.at))
+	case again.repeat:
+		delay = clamp(time.Until(again.at))
 		if p.accepting.Err() != nil { // so that StopAndWait finds a moment without a run
 			delay = max(delay, time.Second)
 		}
@@ -94,33 +97,30 @@ func (a *attempt[V]) settle(err error) {
 		}
 	case p.ctx.Err() != nil: // Shutdown has cancelled the handler
 		a.settleBy(t.Return, EventReturned, 0, err)
-	case again != nil && again.snooze && (joined == nil || len(joined.Unwrap()) == 1):
-		snooze := t.Snooze
-		if holds {
-			snooze = func(ctx context.Context, d time.Duration) error { return t.HoldKey(ctx, nil, d) }
-		}
-		a.settleBy(func(ctx context.Context) error { return snooze(ctx, again.delay) },
-			EventSnoozed, again.delay, err)
+	case again.snooze && (joined == nil || len(joined.Unwrap()) == 1):
+		a.settleBy(func(ctx context.Context) error {
+			if holds {
+				return t.HoldKey(ctx, nil, delay)
+			}
+			return t.Snooze(ctx, delay)
+		}, EventSnoozed, delay, err)
 	default:
 		err = a.timedOut(err)
-		fail, limit, delay := t.Fail, a.maxAttempts(), p.policy.Backoff.delay(max(t.Attempts, 1))
-		if again != nil {
-			delay = again.delay
-		}
-		if holds {
-			fail = t.HoldKey
-		}
-		switch {
+		switch limit := a.maxAttempts(); {
 		case limit > 0 && t.Attempts >= limit:
 			a.fail(ReasonFailed, err)
 		case a.tooLate(delay): // its time will be over then
 			a.fail(ReasonDeadline, err)
 		default:
-			a.settleBy(func(ctx context.Context) error { return fail(ctx, err, delay) }, EventRetried,
-				delay, err)
+			a.settleBy(func(ctx context.Context) error {
+				if holds {
+					return t.HoldKey(ctx, err, delay)
+				}
+				return t.Fail(ctx, err, delay)
+			}, EventRetried, delay, err)
 		}
 	}
-	if h := p.prefetcher; h != nil && again != nil && again.holdKey {
+	if h := p.prefetcher; h != nil && again.holdKey {
 		h.handBack(func(h prefetchedTask[V]) bool { return h.task.Key == t.Key })
 	}
 }

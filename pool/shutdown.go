@@ -133,12 +133,8 @@ func (p *Pool[V]) Shutdown(ctx context.Context) error {
 		bad = p.handBackAll()
 	}
 	if left := len(p.Leftovers()); left > 0 {
-		tasks := "tasks"
-		if left == 1 {
-			tasks = "task"
-		}
 		bad = errors.Join(bad,
-			fmt.Errorf("%w with %d %s undone, in Leftovers", ErrShutdown, left, tasks))
+			fmt.Errorf("%w with %d of its tasks undone, in Leftovers", ErrShutdown, left))
 	}
 	if bad != nil {
 		return errors.Join(err, bad)
