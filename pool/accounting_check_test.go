@@ -69,10 +69,6 @@ func (l *ledger) checkLine(n *testClass, s *pool.Stats) {
 			busy[t.Key]++
 		}
 	}
-	var limits []limit
-	if l.options.Filter != nil {
-		limits = *l.filterLimits.Load()
-	}
 	paused, err := n.queue.KeyStats(l.ctx, 100, fairq.ByBacklog)
 	require.NoError(l, err)
 	for _, t := range tasks {
@@ -84,10 +80,7 @@ func (l *ledger) checkLine(n *testClass, s *pool.Stats) {
 		}
 		require.Zero(l, n.rivals, "a rival waits for what is there: task %d of %q, stats %+v", t.ID,
 			n.name, s)
-		if free && setOf(l.options.Kinds)[t.Kind] &&
-			!slices.ContainsFunc(limits, func(limit limit) bool {
-				return t.Priority >= limit.priority && s.Running >= limit.running
-			}) {
+		if free && l.passes(t) {
 			require.Failf(l, "nobody takes a task",
 				"task %d of %q, key %s, kind %q, priority %d; stats %+v, %+v", t.ID, n.name, t.Key, t.Kind,
 				t.Priority, *s, q)

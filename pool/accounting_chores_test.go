@@ -249,22 +249,9 @@ func (l *ledger) begin(t *task.Task[*chore]) (a act) {
 	if l.paused {
 		l.Errorf("begun while the pool is paused: %v", c)
 	}
-	if l.kinds != nil && !l.kinds[t.Kind] {
-		l.Errorf("kind %q is taken, where only %v may be", t.Kind, l.kinds)
-	}
-	// a task that began just now may have been taken before others that began sooner, except with
-	// a limit
-	for _, limit := range l.limits {
-		n := 0
-		for _, other := range l.chores {
-			if other.put.Priority >= limit.priority {
-				n += other.at
-			}
-		}
-		if !l.nesting && t.Priority >= limit.priority && n > limit.running {
-			l.Errorf("%d handlers of priority %d and more run, and the limits are %v", n, limit.priority,
-				l.limits)
-		}
+	if !l.passes(t) {
+		l.Errorf("kind %q and priority %d are taken, where the filter is %+v", t.Kind, t.Priority,
+			l.options.Filter)
 	}
 	if !t.Info().Expires.IsZero() && !time.Now().Before(t.Info().Expires) ||
 		!t.Info().Deadline.IsZero() && !time.Now().Before(t.Info().Deadline) {

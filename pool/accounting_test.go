@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -76,19 +76,15 @@ type ledger struct {
 	all     sync.WaitGroup
 	encoded sync.Map // chores by id
 
-	filterLimits atomic.Pointer[[]limit]
-
 	mu        sync.Mutex // protects all that follows
 	chores    []*chore
-	running   int // handlers that are not in Yield
-	nested    int // workers in Yield
-	most      int // handlers that may run; 0 means that it is being changed
-	kinds     map[string]bool
-	limits    []limit // for sure
-	paused    bool    // for sure
-	closing   bool    // Shutdown was called
-	forced    bool    // with a limit
-	ended     bool    // one has returned
+	running   int  // handlers that are not in Yield
+	nested    int  // workers in Yield
+	most      int  // handlers that may run; 0 means that it is being changed
+	paused    bool // for sure
+	closing   bool // Shutdown was called
+	forced    bool // with a limit
+	ended     bool // one has returned
 	abandoned bool
 	events    [16]uint64 // of the Observer, by kind
 	// failures of tasks whose attempts were used up, so that no handler was called
@@ -134,54 +130,21 @@ func newLedger(t *testing.T, seed uint64) *ledger {
 	}
 	o.Prefetch = []int{0, -1, 1, 3, 20}[r.IntN(5)]
 	if r.IntN(3) == 0 {
-		o.Kinds = []string{"", "x"}
-	} else if r.IntN(2) == 0 {
-		o.Filter = l.filter
-		limits := l.anyLimits()
-		l.limits = limits
-		l.filterLimits.Store(&limits)
+		o.Filter.Kinds = []string{"", "x"}
 	}
-	l.kinds = setOf(o.Kinds)
+	if r.IntN(3) == 0 {
+		o.Filter.MaxPriority = new(r.IntN(3))
+	}
 	o.Strict = r.IntN(2) == 0
 	l.open()
 	return l
 }
 
-func setOf(kinds []string) map[string]bool {
-	if kinds == nil {
-		return map[string]bool{"": true, "x": true, "y": true}
-	}
-	set := map[string]bool{}
-	for _, k := range kinds {
-		set[k] = true
-	}
-	return set
-}
-
-// limit lets tasks of this priority and less urgent ones start while fewer than running run.
-type limit struct{ priority, running int }
-
-// filter is Options.Filter.
-func (l *ledger) filter(running int) (f task.Filter) {
-	for _, limit := range *l.filterLimits.Load() {
-		if running >= limit.running && f.MaxPriority == nil {
-			f.MaxPriority = new(limit.priority - 1)
-		}
-	}
-	if l.broken && running > 3 {
-		panic("the filter is broken")
-	}
-	return f
-}
-
-func (l *ledger) anyLimits() (limits []limit) {
-	for running, p := 4, 0; p < 3 && running >= 0; p++ {
-		running -= l.rand.IntN(3)
-		if running >= 0 && l.rand.IntN(2) == 0 {
-			limits = append(limits, limit{p, running})
-		}
-	}
-	return limits
+// passes reports whether the pool may take a task.
+func (l *ledger) passes(t *task.Task[*chore]) bool {
+	f := l.options.Filter
+	return (f.Kinds == nil || slices.Contains(f.Kinds, t.Kind)) &&
+		(f.MaxPriority == nil || t.Priority <= *f.MaxPriority)
 }
 
 // observe is the Observer.
@@ -264,15 +227,7 @@ func (l *ledger) interfere() {
 		l.set(func() { l.paused = false }, l.p.Resume, func() {})
 	case 3, 4:
 		l.setWorkers()
-	case 5:
-		if l.options.Filter != nil {
-			limits := l.anyLimits()
-			l.set(func() { l.limits, l.paused = nil, false }, func() {
-				l.filterLimits.Store(&limits)
-				l.p.Resume()
-			}, func() { l.limits = limits })
-		}
-	case 6, 7:
+	case 5, 6, 7:
 		if n.store != nil {
 			l.rival(n, r.Uint64())
 		}

@@ -1,9 +1,11 @@
 package pool
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/fairq/fairq/task"
@@ -44,10 +46,6 @@ func (a *attempt[V]) set() *extra {
 // do implements job. The worker goes on with the task that an ack may take, which counts in place
 // of this one.
 func (a *attempt[V]) do(w *worker) {
-	c := a.class
-	if c.pool.filterOf != nil {
-		defer c.pool.taken.Add(-1)
-	}
 	defer func() {
 		if a == nil {
 			return
@@ -81,19 +79,12 @@ func (a *attempt[V]) run(w *worker) error {
 		}
 	}
 	a.happened(EventStarted, waited, 0, nil)
-	expires := a.task.Expires()
-	if expires || p.policy.Timeout > 0 {
-		a.setDeadline()
-	}
-	limit := 0
-	if a.task.Attempts > 1 {
-		limit = a.maxAttempts()
-	}
+	a.setDeadline()
 	switch {
-	case limit > 0 && a.task.Attempts > limit: // its last attempt has ended without a result
-		a.task.Attempts = limit
+	case a.task.Attempts > 1 && a.task.Attempts > a.maxAttempts():
+		a.task.Attempts = a.maxAttempts()
 		return a.lastAttemptLost()
-	case expires && a.tooLate(0): // its time was over before there was a worker
+	case a.tooLate(0): // its time was over before there was a worker
 		return errLate
 	}
 	return p.handler(a, &a.task)
@@ -137,18 +128,18 @@ var (
 
 // setDeadline computes the deadline of the handler.
 func (a *attempt[V]) setDeadline() {
-	sooner := func(at time.Time, cause error) {
-		if x := a.set(); x.deadline.IsZero() || at.Before(x.deadline) {
-			x.deadline, x.late = at, cause
-		}
+	var at time.Time
+	late := ErrDeadline
+	if a.task.Expires() {
+		at = a.task.Info().Deadline
 	}
 	if timeout := a.class.pool.policy.Timeout; timeout > 0 {
-		sooner(time.Now().Add(timeout), ErrTimeout)
-	}
-	if a.task.Expires() {
-		if at := a.task.Info().Deadline; !at.IsZero() {
-			sooner(at, ErrDeadline)
+		if by := time.Now().Add(timeout); at.IsZero() || !at.Before(by) {
+			at, late = by, ErrTimeout
 		}
+	}
+	if !at.IsZero() {
+		a.set().deadline, a.set().late = at, late
 	}
 }
 
@@ -254,16 +245,13 @@ func (a *attempt[V]) endContext(ran time.Duration) {
 	}
 }
 
-// maxAttempts returns how often the task may be tried; 0 means no limit.
+// maxAttempts returns how often the task may be tried.
 func (a *attempt[V]) maxAttempts() int {
-	switch of, policy := a.task.Info().MaxAttempts, a.class.pool.policy.MaxAttempts; {
-	case of > 0:
-		return of
-	case policy == 0:
-		return defaultMaxAttempts
-	default:
-		return max(policy, 0)
+	n := cmp.Or(a.task.Info().MaxAttempts, a.class.pool.policy.MaxAttempts, defaultMaxAttempts)
+	if n < 0 {
+		return math.MaxInt
 	}
+	return n
 }
 
 // tooLate reports whether the task's time is over, or will be after a delay.

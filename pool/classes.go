@@ -3,7 +3,6 @@ package pool
 import (
 	"cmp"
 	"context"
-	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -56,8 +55,8 @@ func (c *class[V]) due() {
 }
 
 // addClass adds a class of tasks.
-func (p *Pool[V]) addClass(c *class[V]) {
-	c.consumer = c.queue.NewConsumer(p.filter)
+func (p *Pool[V]) addClass(c *class[V], filter task.Filter) {
+	c.consumer = c.queue.NewConsumer(filter)
 	c.taskWatch = c.consumer.Watch(c.due)
 	c.disarm = c.taskWatch.Disarm
 	c.takeOne = func(ctx context.Context, into *task.Task[V], _ bool) (found, more bool, err error) {
@@ -76,17 +75,9 @@ func (p *Pool[V]) take(w *worker, wasIdle bool) (job, bool, error) {
 		}
 		return &attempt[V]{task: *t, class: p.classes[0], worker: w}, more, nil
 	}
-	if p.filterOf != nil {
-		p.filtering <- struct{}{}
-		defer func() { <-p.filtering }()
-		p.setFilter()
-	}
 	a, more, err := p.takeFromAny(w, wasIdle)
 	if a == nil {
 		return nil, false, err
-	}
-	if p.filterOf != nil {
-		p.taken.Add(1)
 	}
 	return a, more, err
 }
@@ -191,20 +182,6 @@ func (p *Pool[V]) disarm(mayTake bool) (any bool) {
 		}
 	}
 	return any
-}
-
-// setFilter sets the tasks that consumers may take now, by Options.Filter.
-func (p *Pool[V]) setFilter() {
-	f, old := p.filter, p.filter
-	p.guard("Options.Filter", func() { f = p.filterOf(int(p.taken.Load())) })
-	if reflect.DeepEqual(f, old) {
-		return
-	}
-	f.Kinds = slices.Clone(f.Kinds)
-	p.filter = f
-	for _, c := range p.classes {
-		c.consumer.SetFilter(f)
-	}
 }
 
 // class returns the class of that name; the first one if it is empty.

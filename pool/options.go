@@ -51,30 +51,16 @@ type Options[V any] struct {
 	// any class has a task that it may take.
 	Strict bool
 
-	// Filter, if not nil, returns which tasks may start while a number of handlers run, not counting
-	// those in Yield. So it can keep workers free for urgent tasks:
-	//
-	//	Filter: func(running int) (f task.Filter) {
-	//		if running >= 8 { // of 10 workers
-	//			f.MaxPriority = new(0)
-	//		}
-	//		return f
-	//	},
-	//
-	// The pool calls it before each take, and takes go one by one, so it must be quick and not call
-	// the pool. Where running is 0, it must let tasks through, or none will start. If its result
-	// changes for another reason than running, call Resume, so that idle workers ask again. With it
-	// Kinds must be nil.
-	Filter func(running int) task.Filter
-
-	// Kinds are the kinds of tasks to take. nil means all; an empty list is an error.
-	Kinds []string
+	// Filter selects the tasks to take; the zero Filter passes all. Several pools may drain one queue:
+	// a second one for Pool.Queue or the same task.Queue, with a MaxPriority of 0, keeps its workers
+	// free for urgent tasks.
+	Filter task.Filter
 
 	// Prefetch limits the tasks that are taken before workers are free for them, at most
 	// [task.MaxBatch], so that workers need not wait for a transaction. The pool holds twice as
 	// many tasks as start while a batch is taken, so none if tasks run for long. It hands a
 	// task without a worker back after at most half a second. It prefetches only with one class,
-	// without a Filter, and from a queue that is not in memory. 0 means 256, or Scale.Max if that is
+	// and from a queue that is not in memory. 0 means 256, or Scale.Max if that is
 	// more; a negative value means none.
 	Prefetch int
 
@@ -209,12 +195,9 @@ func (o *Options[V]) complete() (*workerSettings, error) {
 			"Options.Policy.InOrder", o.Queue.MaxInFlightPerKey)
 	case o.Prefetch > task.MaxBatch:
 		return nil, invalid("Options.Prefetch is %d; the limit is %d", o.Prefetch, task.MaxBatch)
-	case o.Kinds != nil && o.Filter != nil:
-		return nil, invalid("Options.Kinds is set; it must be nil with Options.Filter, whose result " +
-			"has Kinds")
-	case o.Kinds != nil && len(o.Kinds) == 0:
-		return nil, invalid("Options.Kinds is empty; it must be nil, for all kinds, or name one, or " +
-			"no task would ever be started")
+	case o.Filter.Kinds != nil && len(o.Filter.Kinds) == 0:
+		return nil, invalid("Options.Filter.Kinds is empty; it must be nil, for all kinds, or name one, " +
+			"or no task would ever be started")
 	}
 	return o.completeCommon()
 }

@@ -33,12 +33,9 @@ func TestOptionErrors(t *testing.T) {
 		`Options.Classes[2].Name is "a", and so is that of Options.Classes[0]; they must differ`: {
 			Classes: []pool.Class[int]{{Name: "a"}, {Name: "b"}, {Name: "a"}},
 		},
-		"Options.Kinds is empty; it must be nil, for all kinds, or name one, or no " +
+		"Options.Filter.Kinds is empty; it must be nil, for all kinds, or name one, or no " +
 			"task would ever be started": {
-			Kinds: []string{},
-		},
-		"Options.Kinds is set; it must be nil with Options.Filter, whose result has Kinds": {
-			Kinds: []string{"a"}, Filter: below(1),
+			Filter: task.Filter{Kinds: []string{}},
 		},
 		"Options.DeadLetters is nil; with Options.Queue.WhenFull EvictOldest it must be set, or tasks " +
 			"would be lost in silence": {
@@ -135,7 +132,7 @@ func TestUnusualOptions(t *testing.T) {
 		{Classes: []pool.Class[int]{{Queue: openQueue[int](t, nil)}}},
 		{Queue: task.Options[int]{Capacity: 5, KeyCapacity: 5}},
 		{Queue: task.Options[int]{KeyCapacity: 5}},
-		{Kinds: []string{""}},
+		{Filter: task.Filter{Kinds: []string{""}}},
 		{Schedule: []pool.Range{{Time: "08:00-12:00"}}},
 	} {
 		require.NoError(t, o.Validate())
@@ -159,11 +156,11 @@ func TestDefaults(t *testing.T) {
 // TestOptionsAreCopied changes the options of a pool after its start.
 func TestOptionsAreCopied(t *testing.T) {
 	o := pool.Options[int]{
-		Kinds: []string{"a"}, Classes: []pool.Class[int]{{Name: "x"}, {Name: "y"}},
+		Filter: task.Filter{Kinds: []string{"a"}}, Classes: []pool.Class[int]{{Name: "x"}, {Name: "y"}},
 		Schedule: []pool.Range{{Time: "00:00-24:00", Scale: pool.Scale{Max: 2}}},
 	}
 	p := openFunc(t, nothing, o)
-	o.Kinds[0], o.Classes[0].Name, o.Schedule[0].Scale.Max = "b", "z", 0
+	o.Filter.Kinds[0], o.Classes[0].Name, o.Schedule[0].Scale.Max = "b", "z", 0
 	require.NoError(t, p.Do(t.Context(), "a", 1, pool.PutOptions{PutOptions: task.PutOptions{
 		Kind: "a",
 	}, Class: "x"}))

@@ -25,23 +25,16 @@ type Pool[V any] struct {
 
 	classes    []*class[V]
 	strict     bool
-	filterOf   func(running int) task.Filter // Options.Filter
-	prefetcher *prefetcher[V]                // nil if nothing is prefetched
-
-	// filtering has a token for the only take that runs at a time if filterOf is set, because each
-	// must know the running tasks of the others.
-	filtering chan struct{}
-	filter    task.Filter // of all consumers
+	prefetcher *prefetcher[V] // nil if nothing is prefetched
 
 	roundMu    sync.Mutex // protects lastServed, and served of the classes
 	lastServed *class[V]
 
 	maxSettling int64 // limit of tasks that are being settled in the background
 
-	closeOnce sync.Once  // calls close
-	leftMu    sync.Mutex // protects leftovers
-	leftovers []DeadLetter[V]
-	unsettled sync.Map // copies of tasks that a call could not settle so far, by the tasks
+	closeOnce sync.Once       // calls close
+	leftovers []DeadLetter[V] // protected by mu
+	unsettled sync.Map        // copies of tasks that a call could not settle so far, by the tasks
 
 	// submitting is the number of running submits, plus sealed when no more are let in. It is not
 	// an RWMutex because late calls, for instance by sinks of other pools, must not wait for
@@ -97,8 +90,7 @@ func newPool[V any](queue *task.Queue[V], handler Handler[*task.Task[V]],
 	p := &Pool[V]{
 		handler: handler, policy: o.Policy,
 		sink: o.DeadLetters, observer: o.Observer, submitsDone: make(chan struct{}, 1),
-		strict: o.Strict, filterOf: o.Filter, filtering: make(chan struct{}, 1),
-		filter: task.Filter{Kinds: slices.Clone(o.Kinds)},
+		strict: o.Strict,
 	}
 	p.workerSet.workerSettings = *setup
 	for _, c := range o.Classes {
@@ -107,14 +99,14 @@ func newPool[V any](queue *task.Queue[V], handler Handler[*task.Task[V]],
 			p.openOwn(added, &o)
 		}
 		added.inMemory = added.queue.InMemory()
-		p.addClass(added)
+		p.addClass(added, o.Filter)
 	}
 	limit := max(defaultPrefetch, p.base.Max)
 	p.maxSettling = int64(limit)
 	if o.Prefetch == 0 {
 		o.Prefetch = min(limit, task.MaxBatch)
 	}
-	if only := p.classes[0]; len(p.classes) == 1 && !only.inMemory && o.Filter == nil {
+	if only := p.classes[0]; len(p.classes) == 1 && !only.inMemory {
 		p.prefetcher = &prefetcher[V]{pool: p, class: only, limit: max(o.Prefetch, 0)}
 	}
 	p.lastServed = p.classes[0]

@@ -5,9 +5,9 @@ import "time"
 // setReaperLocked sets the timer for the worker that has been idle for longest, if there are more
 // than Scale.Min. It is called whenever that may be so.
 func (ws *workerSet) setReaperLocked() {
-	if !ws.reaping && ws.active > ws.scale.Min && len(ws.idle) > 0 {
-		ws.reaping = true
-		resetTimer(&ws.reaper, time.Until(ws.idle[0].idleSince.Add(ws.scale.IdleTimeout)), ws.reap)
+	if ws.reaper == nil && ws.active > ws.scale.Min && len(ws.idle) > 0 {
+		ws.reaper = time.AfterFunc(
+			time.Until(ws.idle[0].idleSince.Add(ws.scale.IdleTimeout)), ws.reap)
 	}
 }
 
@@ -15,7 +15,7 @@ func (ws *workerSet) setReaperLocked() {
 func (ws *workerSet) reap() {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	ws.reaping = false
+	ws.reaper = nil
 	expired := 0
 	for expired < len(ws.idle) && ws.active-expired > ws.scale.Min &&
 		time.Since(ws.idle[expired].idleSince) >= ws.scale.IdleTimeout {
@@ -31,8 +31,8 @@ func (ws *workerSet) setScaleLocked(s Scale) {
 	if many := ws.active - s.Max; many > 0 {
 		ws.endIdleLocked(min(many, len(ws.idle)))
 	}
-	if ws.reaping && ws.reaper.Stop() {
-		ws.reaping = false
+	if ws.reaper != nil && ws.reaper.Stop() {
+		ws.reaper = nil
 	}
 	ws.updateLocked()
 }

@@ -106,8 +106,8 @@ func (a *attempt[V]) settle(err error) {
 		}, EventSnoozed, delay, err)
 	default:
 		err = a.timedOut(err)
-		switch limit := a.maxAttempts(); {
-		case limit > 0 && t.Attempts >= limit:
+		switch {
+		case t.Attempts >= a.maxAttempts():
 			a.fail(ReasonFailed, err)
 		case a.tooLate(delay): // its time will be over then
 			a.fail(ReasonDeadline, err)
@@ -151,7 +151,7 @@ func (a *attempt[V]) timedOut(err error) error {
 // between, one call does both.
 func (a *attempt[V]) ack(ctx context.Context) error {
 	p, c := a.class.pool, a.class
-	if len(p.classes) > 1 || p.filterOf != nil || p.prefetcher != nil ||
+	if len(p.classes) > 1 || p.prefetcher != nil ||
 		c.watch.Load() == watchArmed || p.interrupt.Load() || p.observer != nil {
 		return a.task.Ack(ctx)
 	}

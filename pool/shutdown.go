@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fairq/fairq/task"
@@ -22,7 +23,8 @@ func (ws *workerSet) shutdown(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	if ws.done.Err() != nil { // even if ctx is done too
-		ws.stop()
+		ws.running.Wait()
+		ws.cancel(ErrShutdown)
 		return nil
 	}
 	ws.mu.Lock()
@@ -38,23 +40,10 @@ func (ws *workerSet) shutdown(ctx context.Context) error {
 	ws.wake()
 	select {
 	case <-ws.done.Done():
-		ws.stop()
+		ws.running.Wait()
 	case <-time.After(ws.abandonAfter):
 	}
 	return context.Cause(ctx)
-}
-
-// stop ends the rest of the set when all handlers have returned.
-func (ws *workerSet) stop() {
-	ws.running.Wait()
-	ws.cancel(ErrShutdown)
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	for _, timer := range []*time.Timer{ws.retryTimer, ws.reaper, ws.scheduleTimer} {
-		if timer != nil {
-			timer.Stop()
-		}
-	}
 }
 
 // updateAllLocked makes the workers see that the set is closing, or that handlers were cancelled.
@@ -247,15 +236,15 @@ func (p *Pool[V]) clear(ctx context.Context, c *class[V]) {
 
 // leave adds to the Leftovers.
 func (p *Pool[V]) leave(letter *DeadLetter[V]) {
-	p.leftMu.Lock()
-	defer p.leftMu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.leftovers = append(p.leftovers, *letter)
 }
 
 // Leftovers returns the tasks that Shutdown left in queues of the pool's own, and no sink has
 // taken.
 func (p *Pool[V]) Leftovers() []DeadLetter[V] {
-	p.leftMu.Lock()
-	defer p.leftMu.Unlock()
-	return append([]DeadLetter[V](nil), p.leftovers...)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.leftovers)
 }

@@ -38,7 +38,6 @@ type workerSet struct {
 
 	counts     [16]counters // the first has events of no worker too; workers share the others
 	prefetched atomic.Int64 // tasks that were taken and not started, see prefetcher
-	taken      atomic.Int64 // for Options.Filter: tasks that run, without those in Yield
 	settling   atomic.Int64 // attempts that are settled in the background
 
 	failing atomic.Bool // the source has returned an error, and not answered since
@@ -62,8 +61,7 @@ type workerSet struct {
 	yielding      int         // handlers in Yield
 	begun         int         // workers, so far
 	idle          []*worker   // workers that wait for a task, in the order of idleSince
-	reaper        *time.Timer // ends workers that are not needed
-	reaping       bool        // it is set
+	reaper        *time.Timer // ends workers that are not needed; nil if it is not set
 	inRange       string      // Range.Time of the schedule's range in force; empty if none is
 	scheduleTimer *time.Timer
 	retryTimer    *time.Timer // retries a source that has returned an error

@@ -43,7 +43,6 @@ func (ws *workerSet) givePlace(w *worker) {
 	ws.active--
 	ws.updateLocked()
 	ws.mu.Unlock()
-	ws.taken.Add(-1)
 	ws.wake()
 }
 
@@ -72,6 +71,5 @@ func (ws *workerSet) takePlace(w *worker) {
 	ws.mu.Lock()
 	ws.updateAllLocked()
 	ws.mu.Unlock()
-	ws.taken.Add(1)
 	ws.wake()
 }
