@@ -172,7 +172,8 @@ func (c *class[V]) newAttempt(w *worker) *attempt[V] {
 // disarm implements source.
 func (p *Pool[V]) disarm(mayTake bool) (any bool) {
 	if p.prefetcher != nil && !mayTake {
-		p.prefetcher.recall()
+		// A batch that is being taken is followed by a wake, which hands that back too.
+		p.prefetcher.handBack(func(prefetchedTask[V]) bool { return true })
 	}
 	for _, c := range p.classes {
 		if c.watch.CompareAndSwap(watchDue, watchOff) {
@@ -186,11 +187,8 @@ func (p *Pool[V]) disarm(mayTake bool) (any bool) {
 
 // class returns the class of that name; the first one if it is empty.
 func (p *Pool[V]) class(name string) (*class[V], error) {
-	if name == "" {
-		return p.classes[0], nil
-	}
 	for _, c := range p.classes {
-		if c.name == name {
+		if name == "" || c.name == name {
 			return c, nil
 		}
 	}

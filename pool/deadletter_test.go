@@ -94,29 +94,6 @@ func TestLetterComesFirst(t *testing.T) {
 	})
 }
 
-// TestForwardWithoutDeadline forwards failed and late tasks without a deadline, and dropped ones
-// with theirs.
-func TestForwardWithoutDeadline(t *testing.T) {
-	inBubble(t, func(t *testing.T, ctx context.Context) {
-		next := openQueue[int](t, nil)
-		p := openFunc(t, func(context.Context, *task.Task[int]) error { return pool.Permanent(errNo) },
-			pool.Options[int]{
-				Workers: 1, DeadLetters: pool.Forward(next), Queue: task.Options[int]{TTL: time.Minute},
-			})
-		require.NoError(t, p.Submit(ctx, "a", 0))
-		wait(t, p)
-		p.Pause()
-		require.NoError(t, p.Submit(ctx, "a", 1))
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		tasks, err := next.List(ctx, task.ListOptions{})
-		require.NoError(t, err)
-		require.Len(t, tasks, 2)
-		require.Equal(t, [2]int{0, 1}, [2]int{tasks[0].Payload, tasks[1].Payload})
-		end(t, ctx, p)
-	})
-}
-
 // TestSinkThatFails has sinks that do not take a letter, for tasks of a queue of one's own: they
 // are buried, and can be kicked.
 func TestSinkThatFails(t *testing.T) {
@@ -210,19 +187,19 @@ func TestLateLetterRefused(t *testing.T) {
 }
 
 // TestLettersKeepTimes has tasks that are dropped, evicted, and left over: the letter, and the
-// queue to which it is forwarded, keep the rest of their delay and time to live, and their
+// queue into which it is put, keep the rest of their delay and time to live, and their
 // metadata.
 func TestLettersKeepTimes(t *testing.T) {
 	for _, way := range []string{"evicted", "left"} {
 		inBubble(t, func(t *testing.T, ctx context.Context) {
 			next, begin := openQueue[int](t, nil), time.Now()
 			var box mailbox[int]
-			forward := pool.Forward(next)
 			o := pool.Options[int]{
 				Workers: 1, Queue: task.Options[int]{Capacity: 1},
 				DeadLetters: func(ctx context.Context, l *pool.DeadLetter[int]) error {
 					_ = box.sink(ctx, l)
-					return forward(ctx, l)
+					_, err := next.Put(ctx, l.Task.Key, l.Payload, l.PutOptions(time.Now()).PutOptions)
+					return err
 				},
 			}
 			switch way {

@@ -48,7 +48,7 @@
 // Policy.MaxAttempts. [Permanent] ends that sooner; [RetryAfter] and [Snooze] set the delay.
 //
 // A task that has failed for good goes to DeadLetters, with everything known of it, see
-// [DeadLetter]: into another queue ([Forward]), a file (package spill), or any function. Without
+// [DeadLetter]: into another queue, a file (package spill), or any function. Without
 // DeadLetters it is buried, so that somebody can look at it and Kick it. In a queue of the pool's
 // own it is forgotten, after Observer, Logger and waiting calls of Do have its error.
 //

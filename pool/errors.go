@@ -36,12 +36,12 @@ var (
 	ErrSnoozed = errors.New("pool: snoozed")
 )
 
-type invalidError struct{ err error }
+type invalidError string
 
-func (e *invalidError) Error() string   { return "pool: invalid: " + e.err.Error() }
-func (e *invalidError) Unwrap() []error { return []error{task.ErrInvalid, e.err} }
+func (e invalidError) Error() string { return "pool: invalid: " + string(e) }
+func (invalidError) Unwrap() error   { return task.ErrInvalid }
 
-func invalid(format string, a ...any) error { return &invalidError{fmt.Errorf(format, a...)} }
+func invalid(format string, a ...any) error { return invalidError(fmt.Sprintf(format, a...)) }
 
 func newPanicError(function string, value any) *task.PanicError {
 	return &task.PanicError{Func: function, Value: value, Stack: debug.Stack()}

@@ -112,6 +112,34 @@ func ExampleClass() {
 	// gold gold gold free free free
 }
 
+// A sink puts tasks that have failed into another queue, where they have all their attempts again
+// and no end. If they were only evicted, or left by Shutdown, they keep their time.
+func ExampleDeadLetter() {
+	ctx := context.Background()
+	failed, _ := task.Open[string](ctx, new(memory.Store), "failed", nil)
+	p := pool.Func(func(context.Context, *task.Task[string]) error {
+		return pool.Permanent(errors.New("no such user"))
+	}, &pool.Options[string]{
+		DeadLetters: func(ctx context.Context, l *pool.DeadLetter[string]) error {
+			o := l.PutOptions(time.Now())
+			if l.Reason == pool.ReasonFailed || l.Reason == pool.ReasonDeadline {
+				o.Deadline, o.TTL, o.Delay = time.Time{}, 0, 0
+			}
+			_, err := failed.Put(ctx, l.Task.Key, l.Payload, o.PutOptions)
+			return err
+		},
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	_, _ = p.Put(ctx, "bob", "nobody@example.com", pool.PutOptions{PutOptions: task.PutOptions{
+		Deadline: time.Now().Add(time.Hour),
+	}})
+	_ = p.StopAndWait(ctx)
+	tasks, _ := failed.List(ctx, task.ListOptions{})
+	fmt.Println(tasks[0].Key, tasks[0].Payload, tasks[0].Info().Deadline.IsZero())
+	// Output:
+	// bob nobody@example.com true
+}
+
 // A handler waits for tasks of the same pool, though there is only one worker.
 func ExamplePool_Do() {
 	ctx := context.Background()

@@ -47,18 +47,3 @@ func Repeat[V any](
 		return &retryError{snooze: true, repeat: true, at: at}
 	}
 }
-
-// Forward returns a sink that puts each letter into another queue, with the options of
-// [DeadLetter.PutOptions]: a new task there, with all its attempts. A task that failed or was too
-// late has no deadline, time to live or delay there. If the queue is full the sink returns a
-// [task.ErrFull].
-func Forward[V any](next *task.Queue[V]) Handler[*DeadLetter[V]] {
-	return func(ctx context.Context, letter *DeadLetter[V]) error {
-		options := letter.PutOptions(time.Now())
-		if letter.Reason == ReasonFailed || letter.Reason == ReasonDeadline {
-			options.Deadline, options.TTL, options.Delay = time.Time{}, 0, 0
-		}
-		_, err := next.Put(ctx, letter.Task.Key, letter.Payload, options.PutOptions)
-		return err
-	}
-}

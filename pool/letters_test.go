@@ -120,9 +120,6 @@ func TestSubmitToOwnFullPool(t *testing.T) {
 				return <-result
 			},
 			"Do": func(ctx context.Context) error { return p.Do(ctx, "a", 0, pool.PutOptions{}) },
-			"Forward": func(ctx context.Context) error {
-				return pool.Forward(p.Queue("full"))(ctx, &pool.DeadLetter[int]{Task: task.Info{Key: "a"}})
-			},
 		}
 		got := map[string]error{}
 		try := func(ctx context.Context, who string) {

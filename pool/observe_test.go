@@ -181,7 +181,7 @@ func TestLog(t *testing.T) {
 			require.NoError(t, p.Submit(ctx, key, i))
 		}
 		wait(t, p)
-		time.Sleep(time.Second)
+		time.Sleep(2 * time.Second)
 		require.Empty(t, out.lines[slog.LevelInfo])
 		require.Empty(t, out.lines[slog.LevelError])
 		failed := out.lines[slog.LevelWarn]

@@ -250,15 +250,11 @@ func (o *Options[V]) completeCommon() (*workerSettings, error) {
 		o.Policy.Backoff.validate("Options.Policy.Backoff")); err != nil {
 		return nil, err
 	}
-	s := &workerSettings{
-		log: o.Logger, abandonAfter: cmp.Or(o.AbandonAfter, time.Second), base: base,
-	}
-	if s.log == nil {
-		s.log = slog.Default()
-	}
-	var err error
-	s.schedule, err = compile(o.Schedule, base)
-	return s, err
+	schedule, err := compile(o.Schedule, base)
+	return &workerSettings{
+		log: cmp.Or(o.Logger, slog.Default()), abandonAfter: cmp.Or(o.AbandonAfter, time.Second),
+		base: base, schedule: schedule,
+	}, err
 }
 
 // complete checks a scale, and fills in the default of IdleTimeout.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -191,10 +193,7 @@ func (o *outbox) abandon() {
 	defer close(o.abandoned)
 	o.closed = true
 	sent := o.sent
-	var held []*outgoing
-	for l := range o.held {
-		held = append(held, l)
-	}
+	held := slices.Collect(maps.Keys(o.held))
 	o.mu.Unlock()
 	var all sync.WaitGroup
 	stuck := false

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -30,7 +31,7 @@ type Pool[V any] struct {
 	roundMu    sync.Mutex // protects lastServed, and served of the classes
 	lastServed *class[V]
 
-	maxSettling int64 // limit of tasks that are being settled in the background
+	maxSettling int // limit of tasks that are being settled in the background
 
 	closeOnce sync.Once       // calls close
 	leftovers []DeadLetter[V] // protected by mu
@@ -101,13 +102,10 @@ func newPool[V any](queue *task.Queue[V], handler Handler[*task.Task[V]],
 		added.inMemory = added.queue.InMemory()
 		p.addClass(added, o.Filter)
 	}
-	limit := max(defaultPrefetch, p.base.Max)
-	p.maxSettling = int64(limit)
-	if o.Prefetch == 0 {
-		o.Prefetch = min(limit, task.MaxBatch)
-	}
+	p.maxSettling = max(defaultPrefetch, p.base.Max)
 	if only := p.classes[0]; len(p.classes) == 1 && !only.inMemory {
-		p.prefetcher = &prefetcher[V]{pool: p, class: only, limit: max(o.Prefetch, 0)}
+		limit := max(cmp.Or(o.Prefetch, min(p.maxSettling, task.MaxBatch)), 0)
+		p.prefetcher = &prefetcher[V]{pool: p, class: only, limit: limit}
 	}
 	p.lastServed = p.classes[0]
 	p.start(p)
@@ -220,8 +218,8 @@ func (p *Pool[V]) deadLettersSent() bool {
 // waitEmpty reports whether no task of a class is going to run. Otherwise it waits for an event.
 func (p *Pool[V]) waitEmpty(ctx context.Context, c *class[V]) (bool, error) {
 	watched, stop := context.WithCancel(ctx)
-	if !c.inMemory {
-		watched, stop = context.WithTimeout(ctx, quietPoll)
+	if !c.inMemory { // changes by other processes, or in a FairQueue, may cause no events
+		watched, stop = context.WithTimeout(ctx, time.Second)
 	}
 	defer stop()
 	defer context.AfterFunc(p.over, stop)()
@@ -265,7 +263,3 @@ func (c *class[V]) left(ctx context.Context) (int, error) {
 	})
 	return left, err
 }
-
-// quietPoll limits how long Wait waits before it looks again, because changes by other processes,
-// or in a FairQueue, may cause no events.
-const quietPoll = time.Second

@@ -108,11 +108,6 @@ func (s *prefetcher[V]) handBackLate() {
 	s.handBack(func(h prefetchedTask[V]) bool { return !now.Before(h.handBackAt) })
 }
 
-// recall hands back all tasks. A batch that is being taken is followed by a wake, which does it.
-func (s *prefetcher[V]) recall() {
-	s.handBack(func(prefetchedTask[V]) bool { return true })
-}
-
 // handBack hands tasks back untried.
 func (s *prefetcher[V]) handBack(which func(prefetchedTask[V]) bool) {
 	s.mu.Lock()

@@ -44,9 +44,8 @@ func compile(schedule []Range, base Scale) (ranges []clockRange, err error) {
 		end, err := parseClock(second)
 		r.Days, r.Location = slices.Clone(r.Days), cmp.Or(r.Location, time.Local)
 		for _, d := range r.Days {
-			if d < time.Sunday || d > time.Saturday {
-				return nil, invalid("%s: a day is %d; it must be %d to %d", name, d, time.Sunday,
-					time.Saturday)
+			if err := within(name+": a day", int(d), int(time.Saturday)); err != nil {
+				return nil, err
 			}
 		}
 		switch {

@@ -213,10 +213,10 @@ func TestScheduleErrors(t *testing.T) {
 		require.EqualError(t, err, fmt.Sprintf("pool: invalid: Options.Schedule[1] %q: %s", text, want))
 	}
 	for want, ranges := range map[string][]Range{
-		`Options.Schedule[0] "01:00-02:00": a day is 7; it must be 0 to 6`: {
+		`Options.Schedule[0] "01:00-02:00": a day is 7; the limits are 0 and 6`: {
 			{Time: "01:00-02:00", Days: []time.Weekday{1, 7}},
 		},
-		`Options.Schedule[0] "01:00-02:00": a day is -1; it must be 0 to 6`: {
+		`Options.Schedule[0] "01:00-02:00": a day is -1; the limits are 0 and 6`: {
 			{Time: "01:00-02:00", Days: []time.Weekday{-1}},
 		},
 	} {

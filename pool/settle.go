@@ -51,7 +51,7 @@ func isLost(err error) bool { return errors.Is(err, task.ErrLeaseLost) || isOver
 func (a *attempt[V]) finish(err error) {
 	p := a.class.pool
 	again, _ := errors.AsType[*retryError](err)
-	if p.settling.Add(1) > p.maxSettling || again != nil && again.holdKey {
+	if int(p.settling.Add(1)) > p.maxSettling || again != nil && again.holdKey {
 		defer p.settling.Add(-1)
 		a.settle(err)
 		return

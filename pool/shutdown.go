@@ -27,13 +27,12 @@ func (ws *workerSet) shutdown(ctx context.Context) error {
 		ws.cancel(ErrShutdown)
 		return nil
 	}
+	first := ws.ctx.Err() == nil
+	ws.cancel(ErrShutdown)
 	ws.mu.Lock()
-	first := !ws.cancelled
-	ws.cancelled = true
 	running, nested := ws.active-len(ws.idle), ws.yielding
 	ws.updateAllLocked()
 	ws.mu.Unlock()
-	ws.cancel(ErrShutdown)
 	if first {
 		ws.log.Warn("pool: handlers are cancelled", "running", running, "nested", nested)
 	}
@@ -131,7 +130,7 @@ func (p *Pool[V]) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// StopAndWait finishes the backlog and then shuts the pool down. From now on only handlers can
+// StopAndWait finishes the backlog and then shuts the pool down. From now on only handlers, sinks and the Observer can
 // submit. When all queued tasks are done, in the sense of [Pool.Wait], delayed tasks and retries
 // too, it calls Shutdown. A task that repeats (see [Repeat]) stays in the queue, or is in
 // Leftovers if the queue is the pool's own. If ctx is done first it calls Shutdown immediately,

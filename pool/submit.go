@@ -20,7 +20,8 @@ type PutOptions struct {
 
 // Submit puts a task of a key, with the pool's defaults, into the queue of the pool, the first one
 // if it has several. If there is no room, it waits for some. If ctx is done, it returns the error
-// of ctx. After Shutdown it returns [ErrShutdown], unless a handler of the pool calls it.
+// of ctx. After Shutdown it returns [ErrShutdown], unless a handler, a sink or the Observer of the
+// pool calls it.
 //
 // A handler or a sink of the pool gets a [*task.FullError] instead of waiting for room, because
 // it may have to make that room. The pool recognizes them by the context that they were called
@@ -60,13 +61,13 @@ func (p *Pool[V]) submit(
 	if p.submitting.Add(1) <= 0 {
 		return 0, ErrShutdown
 	}
-	waits = waits && setOf(ctx) != &p.workerSet
+	inside := setOf(ctx) == &p.workerSet
+	waits = waits && !inside
 	if waits && p.sink != nil { // the task could become a letter
 		p.outbox.waitForRoom(ctx, p.accepting)
 	}
-	w := workerOf(ctx)
 	switch {
-	case p.accepting.Err() != nil && (w == nil || w.set != &p.workerSet):
+	case p.accepting.Err() != nil && !inside:
 		return 0, ErrShutdown
 	case ctx.Err() != nil:
 		return 0, ctx.Err()

@@ -14,7 +14,7 @@ type job interface{ do(w *worker) }
 type worker struct {
 	set        *workerSet
 	mu         sync.Mutex      // protects attempt.extra of its attempts
-	ctx        context.Context // parent of its handlers' contexts; workerOf finds the worker by it
+	ctx        context.Context // parent of its handlers' contexts; its Value has the worker
 	wake       chan bool       // true if it is idle and must ask for a task, false if it must end
 	idleSince  time.Time       // since its last task; protected by workerSet.mu while it is idle
 	started    time.Time       // start of its task; zero if no option needs that
@@ -33,12 +33,6 @@ type (
 	workerKey struct{}
 	setKey    struct{}
 )
-
-// workerOf returns the worker whose handler has this context, or nil.
-func workerOf(ctx context.Context) *worker {
-	w, _ := ctx.Value(workerKey{}).(*worker)
-	return w
-}
 
 // setOf returns the set with a handler or sink that has this context, or nil.
 func setOf(ctx context.Context) *workerSet {

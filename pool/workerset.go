@@ -70,7 +70,6 @@ type workerSet struct {
 	backgroundCalls int       // functions that run in background
 
 	closing    bool            // Shutdown was called
-	cancelled  bool            // and its time is over, so handlers were cancelled
 	sourceOver bool            // the source will never have a task again
 	done       context.Context // done when Shutdown was called and the last worker has ended
 	markDone   context.CancelFunc
@@ -99,15 +98,10 @@ type source interface {
 	disarm(mayTake bool) bool
 }
 
-// inside returns ctx as the context of a function for which the set waits.
-func (ws *workerSet) inside(ctx context.Context) context.Context {
-	return context.WithValue(ctx, setKey{}, ws)
-}
-
 // start begins to drain a source.
 func (ws *workerSet) start(s source) {
 	ws.source = s
-	base := ws.inside(context.Background())
+	base := context.WithValue(context.Background(), setKey{}, ws)
 	ws.ctx, ws.cancel = context.WithCancelCause(base)
 	ws.storeCtx, ws.cancelStore = context.WithCancel(base)
 	ws.settleCtx, ws.cancelSettle = context.WithCancel(base)
@@ -125,7 +119,7 @@ func (ws *workerSet) start(s source) {
 // mostLocked returns how many workers may take tasks.
 func (ws *workerSet) mostLocked() int {
 	switch {
-	case ws.cancelled || ws.sourceOver || ws.closing && ws.yielding == 0 || ws.paused && !ws.closing:
+	case ws.ctx.Err() != nil || ws.sourceOver || ws.closing && ws.yielding == 0 || ws.paused && !ws.closing:
 		return 0
 	case ws.closing: // handlers in Yield may wait for queued tasks
 		return max(ws.scale.Max, 1)
@@ -177,7 +171,7 @@ func (ws *workerSet) letAsk() (asks, may bool) {
 // updateLocked gives free places to handlers that return from Yield, and computes interrupt. Every
 // change that affects either calls it.
 func (ws *workerSet) updateLocked() {
-	for len(ws.returning) > 0 && (ws.active < max(ws.scale.Max, 1) || ws.cancelled) {
+	for len(ws.returning) > 0 && (ws.active < max(ws.scale.Max, 1) || ws.ctx.Err() != nil) {
 		w := ws.returning[0]
 		ws.returning = ws.returning[1:]
 		ws.active++
@@ -211,7 +205,7 @@ func (ws *workerSet) sourceWorks() {
 func (ws *workerSet) sourceFailed(err error) {
 	ws.mu.Lock()
 	switch {
-	case ws.sourceOver || ws.cancelled:
+	case ws.sourceOver || ws.ctx.Err() != nil:
 	case isOver(err):
 		ws.sourceOver = true
 		ws.updateLocked()

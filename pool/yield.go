@@ -13,7 +13,7 @@ import (
 // handlers that wait for a place go before new tasks. With any other context it only calls f. It
 // must not be called after the handler has returned.
 func Yield(ctx context.Context, f func()) {
-	w := workerOf(ctx)
+	w, _ := ctx.Value(workerKey{}).(*worker)
 	if w == nil {
 		f()
 		return
