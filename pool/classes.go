@@ -113,8 +113,8 @@ func (p *Pool[V]) takeFromAny(
 }
 
 // inTurn returns the classes that may have tasks, in the order in which a worker asks them: first
-// the class that was served least for its weight. A class that had no task is credited no more than
-// the class that was served last.
+// the class that was served least for its weight. A class that had no task is credited no more
+// than the class that was served last.
 func (p *Pool[V]) inTurn() []*class[V] {
 	p.roundMu.Lock()
 	defer p.roundMu.Unlock()

@@ -31,7 +31,8 @@ func (o *observed) say(ctx context.Context, e pool.Event[int]) {
 	words := []any{e.Kind, e.Class}
 	switch t := e.Task; {
 	case e.Letter != nil:
-		words = append(words, e.Letter.Task.ID, e.Letter.Payload, e.Letter.Task.Attempts, e.Letter.Reason)
+		words = append(words, e.Letter.Task.ID, e.Letter.Payload, e.Letter.Task.Attempts,
+			e.Letter.Reason)
 	default:
 		words = append(words, t.ID, t.Payload, t.Attempts, e.Took)
 	}
@@ -182,6 +183,7 @@ func TestLog(t *testing.T) {
 		}
 		wait(t, p)
 		time.Sleep(2 * time.Second)
+		synctest.Wait()
 		require.Empty(t, out.lines[slog.LevelInfo])
 		require.Empty(t, out.lines[slog.LevelError])
 		failed := out.lines[slog.LevelWarn]
@@ -198,7 +200,7 @@ func TestLog(t *testing.T) {
 	})
 }
 
-// TestWarningsAreCounted has 100 tasks a second fail for ten seconds, and lose a lease now and then.
+// TestWarningsAreCounted has 100 tasks a second fail for ten seconds, or be settled by the handler.
 // There is a line a second for each of the two reasons, and all lines together count all tasks.
 func TestWarningsAreCounted(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {

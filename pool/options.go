@@ -51,9 +51,9 @@ type Options[V any] struct {
 	// any class has a task that it may take.
 	Strict bool
 
-	// Filter selects the tasks to take; the zero Filter passes all. Several pools may drain one queue:
-	// a second one for Pool.Queue or the same task.Queue, with a MaxPriority of 0, keeps its workers
-	// free for urgent tasks.
+	// Filter selects the tasks to take; the zero Filter passes all. Several pools may drain one
+	// queue: a second one for Pool.Queue or the same task.Queue, with a MaxPriority of 0, keeps its
+	// workers free for urgent tasks.
 	Filter task.Filter
 
 	// Prefetch limits the tasks that are taken before workers are free for them, at most
@@ -66,9 +66,9 @@ type Options[V any] struct {
 
 	// DeadLetters, the sink, receives tasks that could not be done. The pool calls it in goroutines
 	// of its own, as many as workers at the same time. If it returns an error, panics or ends the
-	// goroutine, it has not taken the letter. Shutdown does not wait for a sink that goes on after its
-	// context is done for longer than AbandonAfter: that letter counts as not taken, whatever the
-	// sink does with it.
+	// goroutine, it has not taken the letter. Shutdown does not wait for a sink that goes on after
+	// its context is done for longer than AbandonAfter: that letter counts as not taken, whatever
+	// the sink does with it.
 	//
 	// If DeadLetters is nil, a task that has failed for
 	// good is buried in its queue; in a queue of the pool's own it is forgotten, after Observer,
@@ -196,8 +196,8 @@ func (o *Options[V]) complete() (*workerSettings, error) {
 	case o.Prefetch > task.MaxBatch:
 		return nil, invalid("Options.Prefetch is %d; the limit is %d", o.Prefetch, task.MaxBatch)
 	case o.Filter.Kinds != nil && len(o.Filter.Kinds) == 0:
-		return nil, invalid("Options.Filter.Kinds is empty; it must be nil, for all kinds, or name one, " +
-			"or no task would ever be started")
+		return nil, invalid("Options.Filter.Kinds is empty; it must be nil, for all kinds, or name " +
+			"one, or no task would ever be started")
 	}
 	return o.completeCommon()
 }

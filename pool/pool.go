@@ -116,7 +116,8 @@ func newPool[V any](queue *task.Queue[V], handler Handler[*task.Task[V]],
 func (p *Pool[V]) openOwn(c *class[V], o *Options[V]) {
 	c.own = true
 	settings := o.Queue
-	settings.CountOnlyWaiting, settings.OnExpire = true, p.onGone(c, EventExpired, ReasonDeadline, ErrDeadline)
+	settings.CountOnlyWaiting = true
+	settings.OnExpire = p.onGone(c, EventExpired, ReasonDeadline, ErrDeadline)
 	if o.Policy.InOrder {
 		settings.MaxInFlightPerKey, settings.KeepPlace = 1, true
 	}

@@ -119,7 +119,8 @@ func (ws *workerSet) start(s source) {
 // mostLocked returns how many workers may take tasks.
 func (ws *workerSet) mostLocked() int {
 	switch {
-	case ws.ctx.Err() != nil || ws.sourceOver || ws.closing && ws.yielding == 0 || ws.paused && !ws.closing:
+	case ws.ctx.Err() != nil || ws.sourceOver || ws.closing && ws.yielding == 0 ||
+		ws.paused && !ws.closing:
 		return 0
 	case ws.closing: // handlers in Yield may wait for queued tasks
 		return max(ws.scale.Max, 1)
