@@ -162,10 +162,10 @@ func (c *class[V]) take(w *worker, wasIdle bool) (a *attempt[V], more bool, err 
 func (c *class[V]) newAttempt(w *worker) *attempt[V] {
 	a, _ := w.spare.(*attempt[V])
 	if a == nil {
-		a = new(attempt[V])
+		return &attempt[V]{class: c, worker: w}
 	}
 	w.spare = nil
-	*a = attempt[V]{class: c, worker: w}
+	a.task, a.class = task.Task[V]{}, c
 	return a
 }
 
