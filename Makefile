@@ -80,7 +80,7 @@ fmt: ## format every file
 	@$(TOOL) gofumpt -w .
 
 bench: ## run the benchmarks; BENCH selects by name, COUNT repeats
-	@go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) -timeout 0 . ./task ./pool
+	@go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) -timeout 0 . ./task
 
 # With a FUZZTIME in seconds, Go before 1.27 may end in a bare "context deadline exceeded" that is no failure of the
 # target (golang/go#75804). With a number of runs, as in FUZZTIME=100000x, it does not.

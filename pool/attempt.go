@@ -247,7 +247,7 @@ func (a *attempt[V]) endContext(ran time.Duration) {
 
 // maxAttempts returns how often the task may be tried.
 func (a *attempt[V]) maxAttempts() int {
-	n := cmp.Or(a.task.Info().MaxAttempts, a.class.pool.policy.MaxAttempts, defaultMaxAttempts)
+	n := cmp.Or(a.task.Info().MaxAttempts, a.class.pool.policy.MaxAttempts, 10)
 	if n < 0 {
 		return math.MaxInt
 	}

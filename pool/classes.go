@@ -135,9 +135,9 @@ func (p *Pool[V]) inTurn() []*class[V] {
 // serve counts a start of a class, or with -1 undoes that.
 func (p *Pool[V]) serve(c *class[V], n int) {
 	p.roundMu.Lock()
-	defer p.roundMu.Unlock()
 	c.served += n
 	p.lastServed = c
+	p.roundMu.Unlock()
 }
 
 // take takes a task of the class for a worker; see takeOne.

@@ -2,7 +2,6 @@ package pool_test
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -160,33 +159,6 @@ func ExamplePool_Do() {
 	// done 0
 	// done 1
 	// done 2
-}
-
-// A task ends with its caller. It has a unique key of its own, so no other caller has put it, and
-// its id is deleted if the context of this one ends first.
-func ExamplePool_Put_cancel() {
-	ctx, cancel := context.WithCancel(context.Background()) // that of an HTTP request, say
-	p := pool.Func(func(ctx context.Context, _ *task.Task[string]) error {
-		cancel() // the client goes
-		<-ctx.Done()
-		fmt.Println("the handler:", context.Cause(ctx))
-		return ctx.Err()
-	}, nil)
-	unique := rand.Text()
-	id, err := p.Put(ctx, "alice", "report", pool.PutOptions{PutOptions: task.PutOptions{
-		UniqueKey: unique,
-	}})
-	if err == nil {
-		err = p.Queue("").Wait(ctx, unique)
-	}
-	if err != nil && errors.Is(err, ctx.Err()) {
-		_ = p.Queue("").Delete(context.WithoutCancel(ctx), id)
-	}
-	fmt.Println("the caller:", err)
-	_ = p.Shutdown(context.Background())
-	// Unordered output:
-	// the caller: context canceled
-	// the handler: task: lease lost: the task was deleted
 }
 
 // A handler submits tasks, and waits for all of them at once.

@@ -50,16 +50,14 @@ func (ws *workerSet) warn(message string, tasks int, attrs []any) {
 	}
 }
 
-// warnAgain logs the line for the tasks since the last lines of some messages.
-func (ws *workerSet) warnAgain(messages ...string) {
-	for _, m := range messages {
-		ws.mu.Lock()
-		w := ws.warnings[m]
-		delete(ws.warnings, m)
-		ws.mu.Unlock()
-		if w != nil && w.tasks > 0 {
-			ws.warn(m, w.tasks, w.attrs)
-		}
+// warnAgain logs the line for the tasks since the last line of a message.
+func (ws *workerSet) warnAgain(message string) {
+	ws.mu.Lock()
+	w := ws.warnings[message]
+	delete(ws.warnings, message)
+	ws.mu.Unlock()
+	if w != nil && w.tasks > 0 {
+		ws.warn(message, w.tasks, w.attrs)
 	}
 }
 
@@ -68,5 +66,7 @@ func (ws *workerSet) warnRest() {
 	ws.mu.Lock()
 	all := slices.Collect(maps.Keys(ws.warnings))
 	ws.mu.Unlock()
-	ws.warnAgain(all...)
+	for _, message := range all {
+		ws.warnAgain(message)
+	}
 }

@@ -200,7 +200,7 @@ func TestLog(t *testing.T) {
 	})
 }
 
-// TestWarningsAreCounted has 100 tasks a second fail for ten seconds, or be settled by the handler.
+// TestWarningsAreCounted has 100 tasks a second fail for ten seconds, or be settled by handlers.
 // There is a line a second for each of the two reasons, and all lines together count all tasks.
 func TestWarningsAreCounted(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
@@ -222,6 +222,7 @@ func TestWarningsAreCounted(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		end(t, ctx, p)
+		synctest.Wait() // a timer may have been due just then
 		require.Equal(t, 250, countWarned(out, "settled").tasks)
 		require.Equal(t, 750, countWarned(out, "good").tasks)
 	})

@@ -132,13 +132,6 @@ type Policy struct {
 // maxWorkers is the largest Scale.Max.
 const maxWorkers = 1 << 20
 
-// defaultPrefetch is the default limit of prefetched tasks, and of tasks being settled in the
-// background.
-const defaultPrefetch = 256
-
-// defaultMaxAttempts is the default limit of attempts.
-const defaultMaxAttempts = 10
-
 // Class is a queue of a pool that drains several. Within a class keys are served in rounds, as in
 // any queue.
 type Class[V any] struct {

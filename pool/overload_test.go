@@ -88,61 +88,20 @@ func TestWhatCannotBeDropped(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, ctx context.Context) {
 				var out bytes.Buffer
-				o := pool.Options[int]{
-					Workers: 1, Queue: task.Options[int]{Capacity: 1, WhenFull: fairq.EvictHeaviest},
+				p := openFunc(t, nothing, pool.Options[int]{
+					Workers: 1, Queue: task.Options[int]{Capacity: 2, WhenFull: fairq.EvictHeaviest},
 					DeadLetters: sink,
 					Logger:      slog.New(slog.NewTextHandler(&out, nil)),
-				}
-				p := openFunc(t, newGate().handle, o)
-				p.Pause()
-				require.NoError(t, p.Submit(ctx, "a", 11))
-				_, err := p.TrySubmit(ctx, "a", 12, pool.PutOptions{})
-				require.ErrorIs(t, err, fairq.ErrFull)
-				o.Queue.Capacity = 2
-				p = openFunc(t, newGate().handle, o)
+				})
 				p.Pause()
 				require.NoError(t, p.Submit(ctx, "a", 21))
 				require.NoError(t, p.Submit(ctx, "a", 22))
-				out.Reset()
 				require.NoError(t, p.Submit(ctx, "b", 23))
 				synctest.Wait()
 				require.Contains(t, out.String(), "payload=22")
 				require.Contains(t, out.String(), "key=a")
 				require.Contains(t, out.String(), "reason=overflow")
 			})
-		})
-	}
-}
-
-// TestTrySubmit: TrySubmit never waits, and never drops its task.
-func TestTrySubmit(t *testing.T) {
-	for _, whenFull := range []fairq.WhenFull{fairq.EvictOldest, fairq.Reject} {
-		inBubble(t, func(t *testing.T, ctx context.Context) {
-			var box mailbox[int]
-			p := openFunc(t, nothing,
-				pool.Options[int]{
-					Workers: 1, Queue: task.Options[int]{Capacity: 1, WhenFull: whenFull}, DeadLetters: box.sink,
-				})
-			p.Pause()
-			begin := time.Now()
-			id, err := p.TrySubmit(ctx, "a", 1, pool.PutOptions{})
-			require.NoError(t, err)
-			require.NotZero(t, id)
-			id, err = p.TrySubmit(ctx, "a", 2, pool.PutOptions{})
-			require.Equal(t, begin, time.Now())
-			synctest.Wait()
-			if whenFull == fairq.EvictOldest {
-				require.NoError(t, err)
-				require.Equal(t, 1, box.all()[0].Payload)
-			} else {
-				require.ErrorAs(t, err, new(*fairq.FullError))
-				require.Zero(t, id)
-				require.Empty(t, box.all())
-			}
-			p.Resume()
-			end(t, ctx, p)
-			_, err = p.TrySubmit(ctx, "a", 3, pool.PutOptions{})
-			require.Equal(t, pool.ErrShutdown, err)
 		})
 	}
 }

@@ -31,8 +31,6 @@ type Pool[V any] struct {
 	roundMu    sync.Mutex // protects lastServed, and served of the classes
 	lastServed *class[V]
 
-	maxSettling int // limit of tasks that are being settled in the background
-
 	closeOnce sync.Once       // calls close
 	leftovers []DeadLetter[V] // protected by mu
 	unsettled sync.Map        // copies of tasks that a call could not settle so far, by the tasks
@@ -102,10 +100,9 @@ func newPool[V any](queue *task.Queue[V], handler Handler[*task.Task[V]],
 		added.inMemory = added.queue.InMemory()
 		p.addClass(added, o.Filter)
 	}
-	p.maxSettling = max(defaultPrefetch, p.base.Max)
 	if only := p.classes[0]; len(p.classes) == 1 && !only.inMemory {
-		limit := max(cmp.Or(o.Prefetch, min(p.maxSettling, task.MaxBatch)), 0)
-		p.prefetcher = &prefetcher[V]{pool: p, class: only, limit: limit}
+		limit := cmp.Or(o.Prefetch, min(max(256, p.base.Max), task.MaxBatch))
+		p.prefetcher = &prefetcher[V]{pool: p, class: only, limit: max(limit, 0)}
 	}
 	p.lastServed = p.classes[0]
 	p.start(p)

@@ -35,9 +35,6 @@ type prefetchedTask[V any] struct {
 	handBackAt time.Time
 }
 
-// maxPrefetchTime is how long a task may wait for a worker.
-const maxPrefetchTime = time.Second / 2
-
 // next returns the next task, or nil, and whether there are more.
 func (s *prefetcher[V]) next() (t *task.Task[V], more bool) {
 	s.handBackLate()
@@ -54,7 +51,8 @@ func (s *prefetcher[V]) next() (t *task.Task[V], more bool) {
 		s.taking = true
 		s.pool.runInBackground(s.takeBatch)
 	}
-	return t, len(s.tasks) > 0
+	// If no batch is wanted, a worker may just become idle: it asks in vain while a batch is taken.
+	return t, len(s.tasks) > 0 || !s.taking && s.class.watch.Load() != watchArmed
 }
 
 // wantedLocked returns how many further tasks are wanted.
@@ -73,7 +71,7 @@ func (s *prefetcher[V]) takeBatch() {
 	if !armed {
 		c.watch.Store(watchOff)
 	}
-	now, wait := time.Now(), maxPrefetchTime
+	now, wait := time.Now(), time.Second/2 // how long a task may wait for a worker
 	for _, t := range tasks {
 		// A task waits for at most an eighth of its lease, because the handler needs the rest. If
 		// the lease seems to be over already, the store has another clock.
@@ -104,8 +102,7 @@ func (s *prefetcher[V]) takeBatch() {
 
 // handBackLate hands back tasks that have waited too long.
 func (s *prefetcher[V]) handBackLate() {
-	now := time.Now()
-	s.handBack(func(h prefetchedTask[V]) bool { return !now.Before(h.handBackAt) })
+	s.handBack(func(h prefetchedTask[V]) bool { return time.Until(h.handBackAt) <= 0 })
 }
 
 // handBack hands tasks back untried.

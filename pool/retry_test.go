@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,19 +27,6 @@ func anyBackoff(r *rand.Rand) pool.Backoff {
 		b.Max = b.Base + time.Duration(r.Int64N(int64(time.Hour)))
 	}
 	return b
-}
-
-// TestDefaultsOfFunc is about what its first lines say.
-func TestDefaultsOfFunc(t *testing.T) {
-	inBubble(t, func(t *testing.T, ctx context.Context) {
-		var tries atomic.Int64
-		p := openFunc(t, func(context.Context, *task.Task[int]) error { tries.Add(1); return errNo },
-			pool.Options[int]{})
-		begin := time.Now()
-		require.Error(t, p.Do(ctx, "a", 0, pool.PutOptions{}))
-		require.EqualValues(t, 10, tries.Load())
-		require.Equal(t, 511*time.Second, time.Since(begin)) // 1 + 2 + 4 ... + 256
-	})
 }
 
 // TestRetryDelays has tasks that always fail, after some time. Each attempt begins exactly by the

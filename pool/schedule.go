@@ -44,7 +44,7 @@ func compile(schedule []Range, base Scale) (ranges []clockRange, err error) {
 		end, err := parseClock(second)
 		r.Days, r.Location = slices.Clone(r.Days), cmp.Or(r.Location, time.Local)
 		for _, d := range r.Days {
-			if err := within(name+": a day", int(d), int(time.Saturday)); err != nil {
+			if err := within(name+": a day", int(d), 6); err != nil {
 				return nil, err
 			}
 		}

@@ -9,17 +9,13 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// firstSettleRetry is the first delay before settling is retried. It doubles each time, up to
-// sourceRetry.
-const firstSettleRetry = 10 * time.Millisecond
-
 // settle settles a task by one of the task's methods. It retries until ctx is done or the lease
 // may have ended; a zero until means that it lasts.
 func (p *Pool[V]) settle(ctx context.Context, t *task.Task[V], until time.Time,
 	call func(context.Context) error,
 ) error {
 	var first error
-	for wait := firstSettleRetry; ; wait = min(2*wait, sourceRetry) {
+	for wait := 10 * time.Millisecond; ; wait = min(2*wait, sourceRetry) {
 		err := call(ctx)
 		if err == nil {
 			return nil
@@ -51,7 +47,7 @@ func isLost(err error) bool { return errors.Is(err, task.ErrLeaseLost) || isOver
 func (a *attempt[V]) finish(err error) {
 	p := a.class.pool
 	again, _ := errors.AsType[*retryError](err)
-	if int(p.settling.Add(1)) > p.maxSettling || again != nil && again.holdKey {
+	if int(p.settling.Add(1)) > max(256, p.base.Max) || again != nil && again.holdKey {
 		defer p.settling.Add(-1)
 		a.settle(err)
 		return

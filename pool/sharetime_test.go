@@ -96,62 +96,42 @@ func TestHangingTenant(t *testing.T) {
 // jobs of one take ten times as long, a quarter of them fail, and some panic.
 func TestShareTimeOfTasks(t *testing.T) {
 	takes := map[string]time.Duration{"quick": 10 * time.Millisecond, "slow": 100 * time.Millisecond}
-	type handler = func(key string) error
-	kinds := map[string]func(t *testing.T, h handler, share bool) (submit func(key string)){
-		"Func": func(t *testing.T, h handler, share bool) func(string) {
-			p := openFunc(t, func(_ context.Context, tk *task.Task[string]) error { return h(tk.Key) },
-				pool.Options[string]{Workers: 2, Queue: task.Options[string]{ShareTime: share}})
-			return func(key string) { require.NoError(t, p.Submit(t.Context(), key, key)) }
-		},
-		"New": func(t *testing.T, h handler, share bool) func(string) {
-			q := openQueue(t, &task.Options[string]{ShareTime: share, MaxInFlightPerKey: 2})
-			openNew(t, q, func(_ context.Context, tk *task.Task[string]) error { return h(tk.Key) },
-				pool.Options[string]{Workers: 2})
-			return func(key string) {
-				_, err := q.Put(t.Context(), key, key, task.PutOptions{})
-				require.NoError(t, err)
+	ratio := func(share bool) float64 {
+		var spent map[string]time.Duration
+		synctest.Test(t, func(t *testing.T) {
+			runs := make(chan string, 1)
+			var n atomic.Int64
+			p := openFunc(t, func(_ context.Context, tk *task.Task[string]) error {
+				key := tk.Key
+				time.Sleep(takes[key])
+				select {
+				case runs <- key:
+				case <-t.Context().Done():
+				}
+				switch n := n.Add(1); {
+				case n%16 == 0:
+					panic("as it must")
+				case n%4 == 0:
+					return pool.Permanent(context.DeadlineExceeded)
+				}
+				return nil
+			}, pool.Options[string]{Workers: 2, Queue: task.Options[string]{ShareTime: share}})
+			submit := func(key string) { require.NoError(t, p.Submit(t.Context(), key, key)) }
+			for range 5 {
+				submit("quick")
+				submit("slow")
 			}
-		},
-	}
-	for name, open := range kinds {
-		t.Run(name, func(t *testing.T) {
-			ratio := func(share bool) float64 {
-				var spent map[string]time.Duration
-				synctest.Test(t, func(t *testing.T) {
-					var submit func(key string)
-					runs := make(chan string, 1)
-					var n atomic.Int64
-					submit = open(t, func(key string) error {
-						time.Sleep(takes[key])
-						select {
-						case runs <- key:
-						case <-t.Context().Done():
-						}
-						switch n := n.Add(1); {
-						case n%16 == 0:
-							panic("as it must")
-						case n%4 == 0:
-							return pool.Permanent(context.DeadlineExceeded)
-						}
-						return nil
-					}, share)
-					for range 5 {
-						submit("quick")
-						submit("slow")
-					}
-					spent = map[string]time.Duration{}
-					for began := time.Now(); time.Since(began) < 20*time.Second; {
-						key := <-runs
-						submit(key)
-						if time.Since(began) > 5*time.Second { // costs are known by then
-							spent[key] += takes[key]
-						}
-					}
-				})
-				return float64(spent["slow"]) / float64(spent["quick"])
+			spent = map[string]time.Duration{}
+			for began := time.Now(); time.Since(began) < 20*time.Second; {
+				key := <-runs
+				submit(key)
+				if time.Since(began) > 5*time.Second { // costs are known by then
+					spent[key] += takes[key]
+				}
 			}
-			require.InDelta(t, 1, ratio(true), 0.1)
-			require.InDelta(t, 10, ratio(false), 1)
 		})
+		return float64(spent["slow"]) / float64(spent["quick"])
 	}
+	require.InDelta(t, 1, ratio(true), 0.1)
+	require.InDelta(t, 10, ratio(false), 1)
 }

@@ -132,8 +132,8 @@ func (p *Pool[V]) Shutdown(ctx context.Context) error {
 
 // StopAndWait finishes the backlog and then shuts the pool down. From now on only handlers, sinks
 // and the Observer can submit. When all queued tasks are done, in the sense of [Pool.Wait], also
-// delayed ones and retries, it calls Shutdown. A task that repeats (see [Repeat]) stays in the queue,
-// or is in Leftovers if the queue is the pool's own. If ctx is done first it calls Shutdown
+// delayed ones and retries, it calls Shutdown. A task that repeats (see [Repeat]) stays in the
+// queue, or is in Leftovers if the queue is the pool's own. If ctx is done first it calls Shutdown
 // immediately, and returns at least the cause of ctx. If a queue cannot report its tasks, it also
 // calls Shutdown, and returns that error. While the pool is paused no task is done. Tasks that
 // others put into a queue that is not the pool's own are done too, as long as they keep coming.

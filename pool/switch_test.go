@@ -121,38 +121,6 @@ func TestRangeHasTimeoutOfPool(t *testing.T) {
 	})
 }
 
-func TestPause(t *testing.T) {
-	inBubble(t, func(t *testing.T, ctx context.Context) {
-		begin, g := time.Now(), newGate()
-		p := openFunc(t, g.handle,
-			pool.Options[int]{Workers: 2, Schedule: []pool.Range{
-				{Time: "01:00-02:00", Location: time.UTC, Scale: pool.Scale{Max: 5}},
-			}})
-		for i := range 10 {
-			require.NoError(t, p.Submit(ctx, "a", i))
-		}
-		synctest.Wait()
-		p.Pause()
-		require.True(t, p.Stats().Paused)
-		g.let(2) // they are not disturbed
-		require.Equal(t, uint64(2), p.Stats().Succeeded)
-		require.Zero(t, p.Stats().Running)
-		require.NoError(t, p.Submit(ctx, "b", 10))
-		require.NoError(t, p.SetWorkers(4, 4))
-		sleepUntil(begin.Add(90 * time.Minute))
-		require.Zero(t, p.Stats().Running)
-		require.NoError(t, p.SetWorkers(0, 0))
-		synctest.Wait()
-		require.Zero(t, p.Stats().Running)
-		p.Resume()
-		synctest.Wait()
-		require.Equal(t, 5, p.Stats().Running)
-		require.False(t, p.Stats().Paused)
-		g.let(9)
-		end(t, ctx, p)
-	})
-}
-
 // TestShutdownInPause has a handler that waits for another task when a paused range begins, and
 // then the pool is shut down: that task is done.
 func TestShutdownInPause(t *testing.T) {

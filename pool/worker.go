@@ -86,18 +86,19 @@ func (ws *workerSet) take(w *worker, wasIdle bool) job {
 // end, it returns true, and the worker is removed already.
 func (ws *workerSet) rest(w *worker, isNew bool) (end bool) {
 	ws.mu.Lock()
-	most := ws.mostLocked()
 	switch {
-	case most > 0 && ws.missed:
+	case ws.active > ws.mostLocked() || len(ws.returning) > 0:
+		ws.removeLocked(w) // a handler that returns from Yield gets its place
+		ws.mu.Unlock()
+		ws.wake() // it may have been woken to ask, or others may have seen interrupt until now
+		return true
+	case ws.missed: // not before, because a worker that must end does not ask
 		ws.missed = false
 		ws.mu.Unlock()
 		return false
-	case isNew, ws.active > most, len(ws.returning) > 0: // a handler that returns gets its place
+	case isNew:
 		ws.removeLocked(w)
 		ws.mu.Unlock()
-		if !isNew {
-			ws.wake() // it may have been woken to ask
-		}
 		return true
 	}
 	at := len(ws.idle)

@@ -59,13 +59,6 @@ func TestNestedTasks(t *testing.T) {
 	}
 }
 
-// TestYieldOutside just calls.
-func TestYieldOutside(t *testing.T) {
-	called := 0
-	pool.Yield(t.Context(), func() { pool.Yield(t.Context(), func() { called++ }) })
-	require.Equal(t, 1, called)
-}
-
 // TestContextOutlivesHandler submits with the context of a handler that has returned, and with a
 // child of it.
 func TestContextOutlivesHandler(t *testing.T) {
