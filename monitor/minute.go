@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -268,7 +269,11 @@ func (l *sample) alerts() []string {
 	ended := lately.Done + lately.Failed + lately.Retried
 	if n := lately.Failed + lately.Retried; l.Kind == "pool" {
 		if n > 0 && (lately.Failed > 0 || float64(n) >= alertFailed*float64(ended)) {
-			alert("%s of %s attempts failed %s%s", number(n), number(ended), in, l.reason)
+			if lately.Failed > lately.Retried {
+				l.reasons[0] = l.reasons[1]
+			}
+			alert("%s of %s attempts failed %s%s", number(n), number(ended), in,
+				cmp.Or(l.reasons[0], l.reasons[1]))
 		}
 	} else if n > 0 {
 		alert("%s %s failed for good %s", number(n), one(n, "task", "tasks"), in)

@@ -35,10 +35,25 @@ type run struct {
 }
 
 // since returns when a task was taken, the zero Time if it does not run.
-func (r *running) since(id task.ID) time.Time {
+func (r *running) since(i *task.Info) (since time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.runs[id].since
+	if i.State == task.Taken {
+		since = r.runOf(i, time.Now()).since
+	}
+	return since
+}
+
+// runOf returns the run of a task, which may not have been seen before.
+func (r *running) runOf(i *task.Info, now time.Time) run {
+	is, was := run{i.Attempts, i.Consumer, i.Kind, now}, r.runs[i.ID]
+	if begin := i.Until.Add(-i.TTR); i.TTR > 0 && begin.Before(now) {
+		is.since = begin
+	}
+	if was.attempts == is.attempts && was.consumer == is.consumer && was.since.Before(is.since) {
+		is.since = was.since
+	}
+	return is
 }
 
 // see remembers the tasks that run now, which may not be all. It reports which one runs for too
@@ -46,19 +61,11 @@ func (r *running) since(id task.ID) time.Time {
 func (r *running) see(all []*task.Info, isAll bool, now time.Time) (busy string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	before := r.runs
-	r.runs = make(map[task.ID]run, len(all))
+	before, runs := r.runs, make(map[task.ID]run, len(all))
 	for _, i := range all {
-		is := run{i.Attempts, i.Consumer, i.Kind, now}
-		if begin := i.Until.Add(-i.TTR); i.TTR > 0 && begin.Before(now) {
-			is.since = begin
-		}
-		was := before[i.ID]
-		if was.attempts == is.attempts && was.consumer == is.consumer && was.since.Before(is.since) {
-			is.since = was.since
-		}
-		r.runs[i.ID] = is
+		runs[i.ID] = r.runOf(i, now)
 	}
+	r.runs = runs
 	if r.took == nil {
 		r.took = map[string][]time.Duration{}
 	}

@@ -115,10 +115,12 @@ type sample struct {
 	keys  map[string]any // by text, the keys that their texts do not determine
 	waits *quantiles     // of the queue of a pool
 
-	reason string          // why attempts of a pool fail, after a colon; "" if that is not known
-	busy   string          // which task runs for too long, "" if none does
-	taken  fairq.Histogram // how long the tasks taken had been ready
-	event  []byte          // for the page
+	// Why attempts of a pool fail, after a colon, of tasks that are tried again and of others; "" if
+	// that is not known.
+	reasons [2]string
+	busy    string          // which task runs for too long, "" if none does
+	taken   fairq.Histogram // how long the tasks taken had been ready
+	event   []byte          // for the page
 }
 
 type summary struct {

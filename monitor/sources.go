@@ -156,8 +156,9 @@ func (q *taskQueue[V]) count(ctx context.Context, now time.Time) (err error) {
 	if !q.changed.Swap(false) && now.Before(q.next) {
 		return nil
 	}
-	defer func() { q.next = now.Add(countPart * time.Since(now)) }()
-	for more := true; more && time.Since(now) < countTime; {
+	began := time.Now() // now is the begin of a look, which reads other things too
+	defer func() { q.next = began.Add(countPart * time.Since(began)) }()
+	for more := true; more && time.Since(began) < countTime; {
 		if q.counting == nil {
 			q.counting = &keyCount{began: now, keys: map[string]*keyTotal{}}
 		}
@@ -316,7 +317,7 @@ func (s *Source) Queue() *Source {
 
 func (w workers) look(ctx context.Context) (s sample, err error) {
 	s.Stats = w.Stats()
-	s.reason = w.reason(ctx)
+	s.reasons = w.reasons(ctx)
 	if w.queue != nil {
 		l, _, err := w.queue.sample(ctx)
 		if err != nil {
@@ -346,7 +347,7 @@ func (w workers) tasks(
 		row := w.row(&f)
 		g := group{reasonOf(row.Reason), row.Key, shown(f.Kind), 1, uint64(f.Task), uint64(f.Task)}
 		if (which.key == "" || which.key == g.Key) && (which.kind == "" || which.kind == g.Kind) {
-			l.found = append(l.found, found{g, func() *taskRow { return row }})
+			l.found = append(l.found, found{group: g, row: func() *taskRow { return row }})
 		}
 	}
 	return l, nil
@@ -361,22 +362,20 @@ func (workers) row(f *pool.Failure) *taskRow {
 	return row
 }
 
-// reason returns the most frequent reason among the failures for good of the last minute and the
-// tasks that are tried again next.
-func (w workers) reason(ctx context.Context) string {
-	l, err := w.keeper.tasks(ctx, selection{state: retrying}, nil, maxReasons)
+// reasons returns the most frequent reason among the tasks that are tried again next, and among
+// the failures for good of the last minute.
+func (w workers) reasons(ctx context.Context) [2]string {
+	retried, err := w.keeper.tasks(ctx, selection{state: retrying}, nil, maxReasons)
 	if err != nil { // it is only for the words of an alert
-		l = new(taskList)
+		retried = new(taskList)
 	}
+	var buried taskList
 	for _, f := range w.Failures() {
 		if time.Since(f.At) < time.Minute {
-			l.found = append(l.found, found{group: group{Reason: reasonOf(fmt.Sprint(f.Err))}})
+			buried.found = append(buried.found, found{group: group{Reason: reasonOf(fmt.Sprint(f.Err))}})
 		}
 	}
-	if groups := l.answer("reason", 0).Groups; len(groups) > 0 {
-		return ": " + groups[0].Reason
-	}
-	return ""
+	return [...]string{retried.reason(), buried.reason()}
 }
 
 func (w workers) stats(context.Context) (any, error) { return w.Stats(), nil }

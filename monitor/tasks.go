@@ -61,7 +61,8 @@ type taskList struct {
 // found is a task that was read.
 type found struct {
 	group
-	row func() *taskRow
+	since time.Time // of a task that runs
+	row   func() *taskRow
 }
 
 // group is tasks with the same reason, key and kind, as far as these are not empty.
@@ -117,6 +118,15 @@ func (l taskList) answer(by string, n int) taskList {
 	})
 	l.Groups = first(l.Groups, maxGroups)
 	return l
+}
+
+// reason returns the most frequent reason, after a colon, "" if there is none.
+func (l taskList) reason() string {
+	groups := l.answer("reason", 0).Groups
+	if len(groups) == 0 {
+		return ""
+	}
+	return ": " + groups[0].Reason
 }
 
 // taskRow is all that there is to know of a task.
@@ -191,17 +201,15 @@ func (q *taskQueue[V]) tasks(
 			return nil, err
 		}
 		if read++; o.State != task.Delayed || t.Attempts > 0 == (which.state == retrying) {
-			l.found = append(l.found, found{groupOf(t), func() *taskRow { return q.row(t, maxText) }})
+			l.found = append(l.found, found{
+				groupOf(t), q.running.since(new(t.Info())), func() *taskRow { return q.row(t, maxText) },
+			})
 		}
 		if l.More = read == n; l.More {
 			break
 		}
 	}
-	if o.State == task.Taken {
-		slices.SortStableFunc(l.found, func(a, b found) int {
-			return q.running.since(task.ID(a.First)).Compare(q.running.since(task.ID(b.First)))
-		})
-	}
+	slices.SortStableFunc(l.found, func(a, b found) int { return a.since.Compare(b.since) })
 	return l, nil
 }
 
@@ -244,7 +252,7 @@ func (q *taskQueue[V]) row(t *task.Task[V], n int) *taskRow {
 	row := &taskRow{Row: each.RowOf(&i, shown)}
 	row.Key = keyText(t.Key)
 	reason, stack := each.Failure(&i)
-	if row.Since = q.running.since(t.ID); i.Err != nil {
+	if row.Since = q.running.since(&i); i.Err != nil {
 		row.Reason, row.Code, row.Stack = shownUpTo(reason, n), i.Err.Code, stack
 	}
 	if text := describe(q.describe, t.Payload); text != "" {

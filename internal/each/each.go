@@ -2,10 +2,12 @@
 package each
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
 	"strings"
+	"sync"
 
 	"github.com/fairq/fairq/internal/printable"
 	"github.com/fairq/fairq/task"
@@ -43,25 +45,43 @@ func Failure(i *task.Info) (reason, stack string) {
 	return reason, stack
 }
 
+// together is how many calls Do makes at the same time. Stores combine such calls in one
+// transaction.
+const together = 100
+
 // Do calls do for each task that is chosen, and returns how many it has changed. It passes over
-// tasks that were taken or are gone since they were read.
+// tasks that were taken or are gone since they were read. After an error it makes no more calls.
 func Do[V any](
 	ctx context.Context, tasks iter.Seq2[*task.Task[V], error], chosen func(t *task.Task[V]) bool,
 	do func(ctx context.Context, id task.ID) error,
 ) (n int, err error) {
-	for t, err := range tasks {
-		if err != nil {
-			return n, err
+	var mu sync.Mutex // for n and err
+	count := func(did int, failed error) (goOn bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		n, err = n+did, cmp.Or(err, failed)
+		return err == nil
+	}
+	var running sync.WaitGroup
+	turns := make(chan struct{}, together)
+	for t, failed := range tasks {
+		if !count(0, failed) {
+			break
 		}
 		if !chosen(t) {
 			continue
 		}
-		switch err := do(ctx, t.ID); {
-		case err == nil:
-			n++
-		case !errors.Is(err, task.ErrTaken) && !errors.Is(err, task.ErrNotFound):
-			return n, err
-		}
+		turns <- struct{}{}
+		running.Go(func() {
+			switch err := do(ctx, t.ID); {
+			case err == nil:
+				count(1, nil)
+			case !errors.Is(err, task.ErrTaken) && !errors.Is(err, task.ErrNotFound):
+				count(0, err)
+			}
+			<-turns
+		})
 	}
-	return n, nil
+	running.Wait()
+	return n, err
 }

@@ -612,7 +612,7 @@ shown.tasks = () => {
     ...(state === 'taken' ? [['Consumer', (t) => t.consumer], ['Runs for', (t) => since(t.since), (t) => -Date.parse(t.since)], when('Lease until', 'until')] : []),
     ...(['retrying', 'delayed'].includes(state) ? [when('Next', 'until')] : []), state === 'failed' ? when('Failed', 'since') : when('Put', 'created'),
     ['Reason', (t) => t.reason || none, (t) => t.reason], ...(list.tasks.some((t) => t.payload) ? [['Payload', (t) => t.payload || none]] : []),
-  ], (t) => `${state} ${t.id === '0' ? t.i : t.id}`, (t) => next.flatMap((n) => offer(n, `task ${t.id}`, { id: t.id }, n === 'delete' ? `Delete task ${t.id}?` : '')), (t) => [anchor(t.id, () => ({ task: t.id }))]);
+  ], (t) => `${state} ${t.id === '0' ? t.i : t.id}`, next.some((n) => may(n, owner())) && ((t) => next.flatMap((n) => offer(n, `task ${t.id}`, { id: t.id }, n === 'delete' ? `Delete task ${t.id}?` : ''))), (t) => [anchor(t.id, () => ({ task: t.id }))]);
 };
 
 function groupName(g) { return [g.key, g.kind === '""' ? 'no kind' : g.kind, g.reason].filter(Boolean).join(': '); }
