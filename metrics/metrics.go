@@ -217,14 +217,10 @@ func float(v reflect.Value) float64 {
 	switch x := v.Interface().(type) {
 	case time.Duration:
 		return x.Seconds()
-	case float64:
-		return x
-	case uint64:
-		return float64(x)
-	case int:
-		return float64(x)
+	case bool:
+		return flag(x)
 	}
-	return flag(v.Bool())
+	return v.Convert(reflect.TypeFor[float64]()).Float()
 }
 
 func flag(is bool) float64 {

@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,33 +55,19 @@ var errNoKey = errors.New("there is no such key among those that are shown")
 func (m *Monitor) act(w http.ResponseWriter, r *http.Request, s *Source, name string) {
 	a := Action{Source: s.name, Name: name}
 	status, n, more, err := m.try(w, r, s, &a)
-	log := m.options.Logger
-	if log == nil {
-		log = slog.Default()
-	}
-	attrs := []any{
+	log := cmp.Or(m.options.Logger, slog.Default()).With(
 		"source", a.Source, "action", shown(a.Name), "remote", r.RemoteAddr, "status", status,
-	}
-	if a.Key != "" {
-		attrs = append(attrs, "key", a.Key)
-	}
-	if a.ID != 0 {
-		attrs = append(attrs, "id", uint64(a.ID))
-	}
-	if a.Kind != "" || a.Reason != "" {
-		attrs = append(attrs, "kind", a.Kind, "reason", a.Reason)
-	}
+		"key", a.Key, "id", uint64(a.ID), "kind", a.Kind, "reason", a.Reason)
 	if err != nil {
-		log.WarnContext(r.Context(), "monitor: action", append(attrs, "error", err)...)
+		log.WarnContext(r.Context(), "monitor: action", "error", err)
 		fail(w, status, "%s", err)
 		return
 	}
-	log.InfoContext(r.Context(), "monitor: action", append(attrs, "done", n)...)
-	did := map[string]any{"done": n}
-	if more {
-		did["more"] = true
-	}
-	answer(w, status, did)
+	log.InfoContext(r.Context(), "monitor: action", "done", n)
+	answer(w, status, struct {
+		Done int  `json:"done"`
+		More bool `json:"more,omitempty"`
+	}{n, more})
 }
 
 // try reads the request into a, and does it.
@@ -179,12 +166,11 @@ var errByMonitor = errors.New("buried by hand")
 func (q *taskQueue[V]) do(
 	ctx context.Context, a Action, last *sample,
 ) (n int, more bool, err error) {
-	var key string
-	if a.Key != "" && a.Name != kickAll && a.Name != removeAll {
-		var ok bool
-		if key, ok = resolve[string](a.Key, last); !ok {
-			return 0, false, errNoKey
-		}
+	o, err := selection{key: a.Key, kind: a.Kind}.options(last)
+	if err != nil {
+		return 0, false, err
+	}
+	if o.Key != nil {
 		q.changed.Store(true)
 	}
 	switch a.Name {
@@ -199,19 +185,16 @@ func (q *taskQueue[V]) do(
 	case resume:
 		return 1, false, q.Resume(ctx)
 	case pauseKey:
-		return 1, false, q.PauseKey(ctx, key)
+		return 1, false, q.PauseKey(ctx, *o.Key)
 	case resumeKey:
-		return 1, false, q.ResumeKey(ctx, key)
+		return 1, false, q.ResumeKey(ctx, *o.Key)
 	case limitKey:
-		return 1, false, q.SetKey(ctx, key, &a.Limits)
+		return 1, false, q.SetKey(ctx, *o.Key, &a.Limits)
 	case dropKey:
-		n, err = q.DeleteSome(ctx, task.ListOptions{Key: &key})
+		n, err = q.DeleteSome(ctx, o)
 		return finished(ctx, n, err)
 	}
-	o, err := selection{key: a.Key, kind: a.Kind}.options(last)
 	switch o.State = task.Buried; {
-	case err != nil:
-		return 0, false, err
 	case a.Name == removeAll && a.Reason == "":
 		n, err = q.DeleteSome(ctx, o)
 		return finished(ctx, n, err)

@@ -21,27 +21,26 @@ type keyRow struct {
 	first bool // among the first keys of an order
 }
 
-// keyOrders are the orders of rows, by the name that a request gives.
-var keyOrders = map[string]func(a, b *keyRow) int{
-	"backlog": func(a, b *keyRow) int { return cmp.Compare(b.Backlog, a.Backlog) },
-	"oldest":  func(a, b *keyRow) int { return cmp.Compare(b.OldestAge, a.OldestAge) },
-	"served":  func(a, b *keyRow) int { return cmp.Compare(b.Recent.Served, a.Recent.Served) },
-	"refused": func(a, b *keyRow) int { return cmp.Compare(b.Recent.Refused, a.Recent.Refused) },
-	"paused": func(a, b *keyRow) int {
-		switch {
-		case a.Paused == b.Paused:
-			return 0
-		case a.Paused:
-			return -1
+// keyOrders are the numbers by which rows are in order, the greatest first, by the name that a
+// request gives.
+var keyOrders = map[string]func(k *keyRow) uint64{
+	"backlog": func(k *keyRow) uint64 { return uint64(k.Backlog) },
+	"oldest":  func(k *keyRow) uint64 { return uint64(k.OldestAge) },
+	"served":  func(k *keyRow) uint64 { return k.Recent.Served },
+	"refused": func(k *keyRow) uint64 { return k.Recent.Refused },
+	"paused": func(k *keyRow) uint64 {
+		if k.Paused {
+			return 1
 		}
-		return 1
+		return 0
 	},
 }
 
 // inOrder returns rows in an order. Backlog and age order rows that are equal in it.
 func inOrder(rows []keyRow, by string) []keyRow {
+	of := keyOrders[by]
 	return slices.SortedFunc(slices.Values(rows), func(a, b keyRow) int {
-		return cmp.Or(keyOrders[by](&a, &b), cmp.Compare(b.Backlog, a.Backlog),
+		return cmp.Or(cmp.Compare(of(&b), of(&a)), cmp.Compare(b.Backlog, a.Backlog),
 			cmp.Compare(b.OldestAge, a.OldestAge), cmp.Compare(a.Key, b.Key))
 	})
 }

@@ -213,8 +213,12 @@ func (l *sample) alerts() []string {
 	in := "in the last " + span(lately.Span)
 	var longest, refused *keyRow
 	var paused []string
+	waiting := 0 // keys
 	for i := range l.Keys {
 		k := &l.Keys[i]
+		if k.Backlog > 0 {
+			waiting++
+		}
 		if longest == nil || k.Backlog > longest.Backlog {
 			longest = k
 		}
@@ -226,7 +230,7 @@ func (l *sample) alerts() []string {
 		}
 	}
 	if l.State == isPaused {
-		alert("it is paused; %s %s", number(l.Backlog), one(l.Backlog, "waits", "wait"))
+		alert("it is paused; %s", count(l.Backlog, "waits", "wait"))
 	}
 	if n := len(paused); n == 1 {
 		alert("the key %s is paused", paused[0])
@@ -234,17 +238,17 @@ func (l *sample) alerts() []string {
 		alert("%s keys are paused, such as %s", number(n), paused[0])
 	}
 	if l.Kind == "pool" { // the rest is told of the queue
-		longest, refused = nil, nil
+		waiting, refused = 0, nil
 	}
 	what := map[string][2]string{
 		"queue": {"push", "pushes"}, "limiter": {"call", "calls"},
-		"tasks": {"task", "tasks"}, "pool": {"task", "tasks"},
+		"tasks": {"task", "tasks"},
 	}[l.Kind]
 	counted, of := l.Backlog, "backlog"
 	if l.KeysOf > 0 {
 		counted, of = l.KeysOf, fmt.Sprintf("first %s tasks", number(l.KeysOf))
 	}
-	if longest != nil && l.keyCount() > 1 && counted >= alertBacklog &&
+	if waiting > 1 && counted >= alertBacklog &&
 		float64(longest.Backlog) >= alertShare*float64(counted) {
 		text := fmt.Sprintf("%s has %d %% of the %s", longest.Key,
 			min(99, 100*longest.Backlog/counted), of)
@@ -258,13 +262,13 @@ func (l *sample) alerts() []string {
 	}
 	if refused != nil {
 		n := refused.refused()
-		alert("%s %s of %s %s refused %s", number(n), one(n, what[0], what[1]), refused.Key,
+		alert("%s of %s %s refused %s", count(n, what[0], what[1]), refused.Key,
 			one(n, "was", "were"), in)
 	} else if n := lately.Refused; n > 0 {
-		alert("%s %s refused %s", number(n), one(n, what[0]+" was", what[1]+" were"), in)
+		alert("%s refused %s", count(n, what[0]+" was", what[1]+" were"), in)
 	}
 	if n := lately.Evicted; n > 0 {
-		alert("%s %s evicted to make room %s", number(n), one(n, "was", "were"), in)
+		alert("%s evicted to make room %s", count(n, "was", "were"), in)
 	}
 	ended := lately.Done + lately.Failed + lately.Retried
 	if n := lately.Failed + lately.Retried; l.Kind == "pool" {
@@ -276,16 +280,16 @@ func (l *sample) alerts() []string {
 				cmp.Or(l.reasons[0], l.reasons[1]))
 		}
 	} else if n > 0 {
-		alert("%s %s failed for good %s", number(n), one(n, "task", "tasks"), in)
+		alert("%s failed for good %s", count(n, "task", "tasks"), in)
 	}
 	if l.busy != "" {
 		alert("%s", l.busy)
 	}
 	if n := lately.Lost; n > 0 {
-		alert("%s %s lost %s", number(n), one(n, "lease was", "leases were"), in)
+		alert("%s lost %s", count(n, "lease was", "leases were"), in)
 	}
 	if s, ok := l.Stats.(task.Stats); ok && s.Buried > 0 {
-		alert("%s %s buried", number(s.Buried), one(s.Buried, "task is", "tasks are"))
+		alert("%s buried", count(s.Buried, "task is", "tasks are"))
 	}
 	return all
 }
@@ -295,19 +299,6 @@ func (k *keyRow) refused() uint64 {
 		return 0
 	}
 	return k.Minute.Refused
-}
-
-// keyCount returns how many keys there are.
-func (l *sample) keyCount() int {
-	switch s := l.Stats.(type) {
-	case fairq.Stats:
-		return s.Keys
-	case task.Stats:
-		return s.Keys
-	case admit.Stats:
-		return s.Keys
-	}
-	return 0
 }
 
 func noAnswer(d time.Duration, err string) string {
@@ -326,12 +317,17 @@ func span(d time.Duration) string {
 	return fmt.Sprintf("%.0f min", d.Minutes())
 }
 
-// one returns the words for one, or for several.
-func one[N int | uint64](n N, word, words string) string {
+// one returns the word for one, or for several.
+func one(n uint64, word, words string) string {
 	if n == 1 {
 		return word
 	}
 	return words
+}
+
+// count returns a number with its word.
+func count[N int | uint64](n N, word, words string) string {
+	return number(n) + " " + one(uint64(n), word, words)
 }
 
 // number returns a number with commas.

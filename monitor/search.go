@@ -47,8 +47,7 @@ func search(s *Source, l *sample, r *http.Request) (any, error) {
 		look(func(key string) bool { return strings.Contains(key, text) })
 	}
 	if f.Position == nil && l.More && (f.Len == nil || *f.Len > 0) {
-		n := len(l.Upcoming)
-		f.MoreThan = &n
+		f.MoreThan = new(len(l.Upcoming))
 	}
 	return f, nil
 }

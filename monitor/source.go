@@ -30,8 +30,8 @@ const (
 	pageKeys     = 25 // in each order
 )
 
-// Source is a queue, a pool or a limiter with a name. Any number of Monitors, [Var] and package
-// metrics can look at it. [FairQueue], [TaskQueue], [Pool] and [Limiter] make one.
+// Source is a queue, a pool or a limiter with a name. Any number of Monitors and package metrics
+// can look at it. [FairQueue], [TaskQueue], [Pool] and [Limiter] make one.
 type Source struct {
 	name string
 	kind string
@@ -192,11 +192,10 @@ func newcomer(upcoming []upcomingRow, more bool) *int {
 			return &i
 		}
 	}
-	n := len(upcoming)
 	if more {
 		return nil
 	}
-	return &n
+	return new(len(upcoming))
 }
 
 // begin begins a look if it is time for one. It returns a channel that is closed when the look
@@ -238,6 +237,9 @@ func (s *Source) look() {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err != nil {
+		l = sample{summary: summary{State: isAway, Error: shown(err.Error())}}
+	}
 	l.Name, l.Kind, l.At = s.name, s.kind, at
 	if err == nil {
 		s.away, s.next = time.Time{}, at.Add(min(max(interval, 20*time.Since(at)), maxInterval))
@@ -246,9 +248,6 @@ func (s *Source) look() {
 	} else {
 		if s.away.IsZero() {
 			s.away = at
-		}
-		l = sample{
-			summary: summary{Name: s.name, Kind: s.kind, At: at, State: isAway, Error: shown(err.Error())},
 		}
 		l.Alerts, s.next = []string{noAnswer(time.Since(s.away), l.Error)}, time.Now().Add(interval)
 	}

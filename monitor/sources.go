@@ -110,7 +110,6 @@ const (
 type keyCount struct {
 	began, at time.Time // when the first and the last page were read
 	read      int
-	isAll     bool
 	keys      map[string]*keyTotal
 	all       []*keyTotal
 	after     task.ID // of the last page
@@ -173,9 +172,9 @@ func (q *taskQueue[V]) count(ctx context.Context, now time.Time) (err error) {
 			c.after = t.ID
 		}
 		if c.at, more = time.Now(), len(page) == countPage; !more {
-			c.isAll, q.counting = true, nil
+			q.counting = nil
 		}
-		if q.counted == nil || c.isAll {
+		if q.counted == nil || !more {
 			q.counted = c
 		}
 	}
@@ -261,9 +260,9 @@ func (q *taskQueue[V]) look(ctx context.Context) (s sample, err error) {
 	}
 	s.More = len(upcoming) == n
 	s.Newcomer = newcomer(s.Upcoming, s.More)
-	if c := q.counted; c.began != now || !c.isAll {
+	if c := q.counted; c.began != now || c == q.counting {
 		s.KeysAt, s.KeysTook = &c.at, c.at.Sub(c.began)
-		if !c.isAll {
+		if c == q.counting {
 			s.KeysOf = c.read
 		}
 	}
@@ -316,22 +315,18 @@ func (s *Source) Queue() *Source {
 }
 
 func (w workers) look(ctx context.Context) (s sample, err error) {
-	s.Stats = w.Stats()
-	s.reasons = w.reasons(ctx)
 	if w.queue != nil {
 		l, _, err := w.queue.sample(ctx)
 		if err != nil {
 			return s, err
 		}
-		s.Queue, s.Keys, s.Upcoming, s.More, s.Newcomer = w.queue.name, l.Keys,
-			l.Upcoming, l.More, l.Newcomer
-		s.Backlog, s.Oldest, s.KeysAt, s.KeysTook, s.KeysOf = l.Backlog, l.Oldest, l.KeysAt,
-			l.KeysTook, l.KeysOf
-		s.QueueStats, s.busy = l.Stats, l.busy
+		s = *l
+		s.Queue, s.QueueStats, s.Counts, s.Error = w.queue.name, l.Stats, "", ""
 		if l.Minute != nil {
 			s.waits = l.Minute.Wait
 		}
 	}
+	s.Stats, s.reasons = w.Stats(), w.reasons(ctx)
 	return s, nil
 }
 

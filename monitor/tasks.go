@@ -92,14 +92,13 @@ func (l taskList) answer(by string, n int) taskList {
 			l.Tasks = append(l.Tasks, f.row())
 		}
 		of := group{Reason: f.Reason, Key: f.Key, Kind: f.Kind}
-		if by == "key" || by == "kind" {
-			of.Reason = ""
-		}
-		if by == "reason" || by == "kind" {
-			of.Key = ""
-		}
-		if by == "reason" || by == "key" {
-			of.Kind = ""
+		switch by {
+		case "reason":
+			of = group{Reason: f.Reason}
+		case "key":
+			of = group{Key: f.Key}
+		case "kind":
+			of = group{Kind: f.Kind}
 		}
 		g := groups[of]
 		if g == nil {

@@ -14,7 +14,6 @@ let previous = null; // the last sample
 let asOf = 0; // its time
 let skew = Infinity; // of this clock against the server's
 let points = []; // of the charts
-let wanted = ''; // the key that was searched for and is in the picture
 let list = null; // the tasks that are shown
 let chosen = ''; // their state, if the address names none
 let rows = first; // how many of them
@@ -41,9 +40,9 @@ function adopt() {
   view = new URLSearchParams(location.search);
   rows = first;
   known = '';
-  for (const field of ['find', 'key', 'kind', 'reason', 'by', 'range']) $(field).value = view.get(field) || { by: '', range: '15' }[field] || '';
+  for (const field of ['find', 'key', 'kind', 'reason', 'by', 'range']) $(field).value = view.get(field) || { range: '15' }[field] || '';
   search();
-  for (const id of Object.keys(shown)) refresh(id);
+  Object.values(shown).forEach((show) => show());
   if (!previous) return;
   showCharts(previous);
   showTasks();
@@ -73,7 +72,6 @@ function rate(n) { return n > 0 && n < 10 ? small.format(n) : number(n); }
 
 function duration(ns) {
   const s = ns / 1e9;
-  if (s < 1e-3) return `${Number((s * 1e6).toPrecision(2))} µs`;
   if (s < 1) return `${Number((s * 1e3).toPrecision(2))} ms`;
   if (s < 60) return `${Number(s.toPrecision(2))} s`;
   if (s < 3600) return `${Math.floor(s / 60)} min ${Math.floor(s % 60)} s`;
@@ -86,9 +84,6 @@ function date(time) { return time ? new Date(time).toLocaleString() : none; }
 
 function since(time) { return duration(Math.max(0, Date.now() - skew - Date.parse(time)) * 1e6); }
 
-// lately returns what is known of the last minute.
-function lately(of, field, show = number) { return of.minute ? show(of.minute[field] || 0) : none; }
-
 function span(sample) { return sample.minute ? duration(Math.round(sample.minute.span_ns / 1e9) * 1e9) : 'last minute'; }
 
 // Elements.
@@ -98,7 +93,7 @@ function set(element, text) {
 }
 
 function make(tag, attributes, ...children) {
-  const element = document.createElement(tag);
+  const element = /svg|path/.test(tag) ? document.createElementNS('http://www.w3.org/2000/svg', tag) : document.createElement(tag);
   for (const [attribute, value] of Object.entries(attributes || {})) element.setAttribute(attribute, value);
   element.append(...children);
   return element;
@@ -169,7 +164,7 @@ function table(id, rows, columns, rowID, actions, create) {
       return head;
     },
     (head, [label, , value]) => {
-      if (value) head.setAttribute('aria-sort', by !== label ? 'none' : direction > 0 ? 'ascending' : 'descending');
+      if (value) head.ariaSort = by !== label ? 'none' : direction > 0 ? 'ascending' : 'descending';
     });
   rows = inOrder(id, rows, columns);
   fill(element.tBodies[0], rows, rowID,
@@ -187,8 +182,19 @@ function table(id, rows, columns, rowID, actions, create) {
     });
 }
 
+// Columns of sources and keys.
+
+const much = (is) => (cell, row) => cell.classList.toggle('much', Boolean(is(row)));
+const oldest = ['Oldest', (s) => s.oldest_age_ns ? duration(s.oldest_age_ns) : none, (s) => s.oldest_age_ns || 0];
+const waited = ['99 % waited lately', (s) => wait('p99_ns')(s), (s) => s.minute && s.minute.wait ? s.minute.wait.p99_ns : 0];
+
+// lately returns the column of what has happened in the last minute, where that is known.
+function lately(field, isKnown) {
+  const value = ({ minute: m }) => m ? (m[field] || 0) + (field === 'failed' && m.retried || 0) : -1;
+  return [`${labelled(field)} lately`, (s) => s.minute && isKnown(s, value(s)) ? number(value(s)) : none, value, much((s) => field !== 'served' && value(s) > 0)];
+}
+
 let shown = {}; // functions that show tables anew
-function refresh(id) { if (shown[id]) shown[id](); }
 
 // A button is {label, name of what it is for, action, question}.
 function buttons(parent, wanted) {
@@ -221,29 +227,9 @@ function keyButtons(key, paused) {
   ];
 }
 
-// Colours: a dozen hues, neighbours far apart. A key keeps its own as long as it is shown.
-
-const colours = new Map();
-
-function colour(keys) {
-  const shown = new Set(keys);
-  for (const key of colours.keys()) if (!shown.has(key)) colours.delete(key);
-  const taken = new Set(colours.values());
-  let free = 0;
-  for (const key of shown) {
-    if (colours.has(key)) continue;
-    while (taken.has(free)) free++;
-    taken.add(free);
-    colours.set(key, free);
-  }
-}
-
-function paint(element, key) { element.style.setProperty('--hue', colours.get(key) * 150 % 360); }
-
 // The Stats have the same names as in Go.
 
 const wait = (field) => (s) => s.minute && s.minute.wait ? `≤ ${duration(s.minute.wait[field])}` : none;
-const waited = (s) => s.minute && s.minute.wait ? s.minute.wait.p99_ns : 0;
 const gauges = ['ready', 'delayed', 'taken', 'buried', 'held', 'keys', 'capacity', 'counted'];
 
 function labelled(name) { return (name[0].toUpperCase() + name.slice(1)).replace(/_ns$/, '').replaceAll('_', ' '); }
@@ -287,8 +273,6 @@ function showWrong(alerts) {
 
 // The overview.
 
-const latelyValue = (field) => ({ minute: m }) => m ? (m[field] || 0) + (field === 'failed' && m.retried || 0) : 0;
-const latelyOf = (field) => (s) => !s.minute || s.counts && !latelyValue(field)(s) ? none : number(latelyValue(field)(s));
 const busy = (s) => s.point ? s.point.busy : -1;
 const workers = (s) => {
   if (!s.point) return none;
@@ -298,13 +282,9 @@ const workers = (s) => {
 const overview = [
   ['Source', null, (s) => s.name],
   ['Backlog', (s) => s.stats ? number(s.backlog) : none, (s) => s.backlog],
-  ['Oldest', (s) => s.oldest_age_ns ? duration(s.oldest_age_ns) : none, (s) => s.oldest_age_ns],
-  ['Served lately', latelyOf('served'), latelyValue('served')],
-  ['Refused lately', latelyOf('refused'), latelyValue('refused'), (cell, s) => cell.classList.toggle('much', latelyValue('refused')(s) > 0)],
-  ['Failed lately', latelyOf('failed'), latelyValue('failed'), (cell, s) => cell.classList.toggle('much', latelyValue('failed')(s) > 0)],
-  ['99 % waited lately', wait('p99_ns'), waited],
+  oldest, ...['served', 'refused', 'failed'].map((field) => lately(field, (s, n) => n > 0 || !s.counts)), waited,
   ['Busy', workers, busy],
-  ['State', (s) => s.state, (s) => s.state, (cell, s) => cell.classList.toggle('much', s.state !== 'open')],
+  ['State', (s) => s.state, (s) => s.state, much((s) => s.state !== 'open')],
 ];
 
 shown.overview = () => table('overview', sources, overview, (s) => s.name, null,
@@ -314,7 +294,7 @@ function showSources() {
   fill($('sources'), [null, ...sources.map((s) => s.name)], (of) => of === null ? '' : `q${of}`,
     (of) => {
       const link = make('a', { href: of === null ? '?' : `?queue=${encodeURIComponent(of)}` }, of === null ? 'Overview' : of);
-      if (of === name) link.setAttribute('aria-current', 'page');
+      if (of === name) link.ariaCurrent = 'page';
       return make('li', null, link);
     },
     (item, of) => item.classList.toggle('bad', of !== null && listed(of).alerts.length > 0));
@@ -359,10 +339,7 @@ function showCharts(sample) {
   const shown = points.filter((p) => p.time >= now - range - 2 * step);
   fill($('panels'), panels(sample), (p) => p.title,
     (p) => {
-      const svg = document.createElementNS('http://www.w3.org/2000/svg', 'svg');
-      for (const [attribute, value] of Object.entries({ viewBox: '0 0 600 100', preserveAspectRatio: 'none', role: 'img', tabindex: '0', class: 'chart' })) {
-        svg.setAttribute(attribute, value);
-      }
+      const svg = make('svg', { viewBox: '0 0 600 100', preserveAspectRatio: 'none', role: 'img', tabindex: '0', class: 'chart' }, ...p.labels.map((_, i) => make('path', { class: `c${i + 1}` })));
       svg.addEventListener('pointermove', (e) => point((e.clientX - svg.getBoundingClientRect().left) / svg.clientWidth));
       svg.addEventListener('pointerleave', () => point(null));
       svg.addEventListener('keydown', (e) => {
@@ -383,14 +360,8 @@ function showCharts(sample) {
       svg.setAttribute('aria-label', p.labels.map((label, i) => `${label} ${here[i] >= 0 ? p.show(here[i]) : none}`).join(', '));
       const x = (at) => (600 - (now - at.time) / range * 600).toFixed(1);
       p.labels.forEach((_, i) => {
-        let path = svg.children[i];
-        if (!path) {
-          path = document.createElementNS('http://www.w3.org/2000/svg', 'path');
-          path.setAttribute('class', `c${i + 1}`);
-          svg.append(path);
-        }
         let drawn = false;
-        path.setAttribute('d', shown.map((at, n) => {
+        svg.children[i].setAttribute('d', shown.map((at, n) => {
           const v = values[n][i];
           const joined = drawn && !isGap(at, shown[n - 1]);
           drawn = v >= 0 && !(p.title !== 'Now' && isGap(at, shown[n - 1]));
@@ -419,46 +390,19 @@ function point(at) {
   if (previous) showCharts(previous);
 }
 
-// The picture of what leaves next: consecutive items of a key are one block.
+// What leaves next.
 
-function showUpcoming(sample) {
-  const upcoming = sample.upcoming || [];
+function showNext(sample) {
   $('next').hidden = sample.kind === 'limiter' || sample.kind === 'pool' && !sample.queue;
   set($('next-title'), sample.queue ? `Next to leave the queue ${sample.queue}` : 'Next to leave');
-  $('next-note').hidden = !sample.counts;
   const n = sample.new_key_waits;
-  set($('newcomer'), upcoming.length === 0 ? 'Nothing is about to leave.' : n === undefined
-    ? sample.more ? 'A new key waits for more items than are shown.' : '' : n === 0 ? 'A new key is next.'
+  set($('newcomer'), !sample.upcoming ? 'Nothing is about to leave.' : n === undefined
+    ? sample.more ? `A new key waits for more than ${number(sample.upcoming.length)} items.` : '' : n === 0 ? 'A new key is next.'
     : `A new key waits for at most ${number(n)} ${n === 1 ? 'item' : 'items'}.`);
-  const blocks = [];
-  upcoming.forEach((u) => {
-    const last = blocks[blocks.length - 1];
-    if (last && last.key === u.key && last.priority === u.priority) last.items.push(u);
-    else blocks.push({ key: u.key, priority: u.priority, items: [u] });
-  });
-  const keys = (sample.keys || []).map((k) => k.key);
-  colour([...keys.slice(0, 6), ...upcoming.map((u) => u.key), ...keys]);
-  const unit = blocks.length > 70 ? 0.75 : 1.75;
-  fill($('strip'), blocks.map((b, i) => ({ ...b, i })), (b) => String(b.i), () => make('span', { class: 'block' }),
-    (block, b) => {
-      const many = b.items.length > 1 ? ` ${b.items.length}` : '';
-      const width = b.items.length * unit;
-      set(block, [b.key + many, many.trim()].find((text) => text.length * 0.5 + 0.4 <= width) || '');
-      const cost = b.items.reduce((sum, u) => sum + (u.cost || 0), 0);
-      const age = Math.max(...b.items.map((u) => u.age_ns || 0));
-      block.title = [b.key + many, cost ? `cost ${number(cost)}` : '', age ? `waits for ${duration(age)}` : '',
-        b.priority ? `priority ${b.priority}` : '', b.items[0].payload].filter(Boolean).join('\n');
-      block.style.setProperty('--wide', `${width}rem`);
-      paint(block, b.key);
-      block.classList.toggle('here', wanted !== '' && b.key === wanted);
-    });
-  const words = blocks.slice(0, 20).map((b) => b.key + (b.items.length > 1 ? ` ${b.items.length}` : '')).join(', ');
-  $('strip').setAttribute('aria-label', blocks.length > 20 ? `${words}, and others` : words || 'nothing');
 }
 
 async function search() {
   const key = view.get('find');
-  wanted = '';
   $('found-actions').replaceChildren();
   $('found').value = '';
   if (!key || name === null) return;
@@ -467,7 +411,6 @@ async function search() {
     $('found').value = answer.error;
     return;
   }
-  wanted = answer.key;
   let text = `${answer.key}: `;
   if (answer.position !== null) text += answer.position === 0 ? 'is next' : `${number(answer.position)} before it`;
   else if (answer.more_than !== undefined && answer.len !== undefined) text += `more than ${number(answer.more_than)} before it`;
@@ -475,9 +418,7 @@ async function search() {
   else text += 'nothing of it leaves soon';
   if (answer.len !== undefined) text += `, ${number(answer.len)} queued`;
   $('found').value = text;
-  if (!previous) return;
-  buttons($('found-actions'), keyButtons(answer.key));
-  showUpcoming(previous);
+  if (previous) buttons($('found-actions'), keyButtons(answer.key));
 }
 
 // The keys.
@@ -488,27 +429,20 @@ shown.keys = () => {
   const keys = sample.keys || [];
   $('keys').hidden = keys.length === 0;
   const tasks = sample.kind === 'tasks' || keys.some((k) => k.taken || k.buried);
-  const value = (field) => (k) => k.minute ? k.minute[field] || 0 : -1;
   const isCounted = (k) => k.total.served + k.total.refused + k.total.evicted + (k.missed || 0) > 0;
-  const count = (field) => (k) => isCounted(k) ? lately(k, field) : none;
-  const much = (field) => (cell, k) => cell.classList.toggle('much', value(field)(k) > 0);
   const columns = [
-    ['Key', null, (k) => k.key, (cell, k) => paint(cell.firstElementChild, k.key)],
+    ['Key', (k) => k.key, (k) => k.key],
     ['Queued', (k) => number(k.backlog), (k) => k.backlog],
-    ['Oldest', (k) => k.oldest_age_ns ? duration(k.oldest_age_ns) : none, (k) => k.oldest_age_ns || 0],
+    oldest,
     ['Share lately', (k) => isCounted(k) && k.minute && sample.minute ? percent(k.share) : none, (k) => k.share],
-    ['Served lately', count('served'), value('served')],
-    ['Refused lately', count('refused'), value('refused'), much('refused')],
-    ['Evicted lately', count('evicted'), value('evicted'), much('evicted')],
-    ['99 % waited lately', wait('p99_ns'), waited],
+    ...['served', 'refused', 'evicted'].map((field) => lately(field, isCounted)), waited,
     ...(tasks ? [['Taken', (k) => number(k.taken || 0), (k) => k.taken || 0], ['Buried', (k) => number(k.buried || 0), (k) => k.buried || 0]] : []),
     ...(keys.some((k) => k.limits) ? [['Limits', (k) => k.limits || none, (k) => k.limits || '']] : []),
-    ['State', (k) => [k.why || none, /held|rate/.test(k.why) ? `until ${date(k.waits_until)}` : ''].join(' ').trim(), (k) => k.why || '', (cell, k) => cell.classList.toggle('much', Boolean(k.why))],
+    ['State', (k) => [k.why || none, /held|rate/.test(k.why) ? `until ${date(k.waits_until)}` : ''].join(' ').trim(), (k) => k.why || '', much((k) => k.why)],
   ];
   const sorted = inOrder('keys', keys, columns);
   const always = sorted.slice(first).filter((k) => k.paused || k.limits);
-  table('keys', sorted.slice(0, first).concat(always), columns, (k) => k.key, (k) => keyButtons(k.key, k.paused || !!k.waits_until),
-    (k) => [make('span', { class: 'swatch', 'aria-hidden': 'true' }), k.key]);
+  table('keys', sorted.slice(0, first).concat(always), columns, (k) => k.key, (k) => keyButtons(k.key, k.paused || !!k.waits_until));
   let note = `The first ${first} of each order, and those that are paused or have limits. Lately is in ${span(sample)}. `;
   if (!keys.some(isCounted)) note += 'Without CountKeys nothing is known of who was served or refused. ';
   if (sample.keys_of) note += `Queued is of the first ${number(sample.keys_of)} tasks: the others are being counted.`;
@@ -532,7 +466,7 @@ async function showTasks() {
   if (sample.kind === 'queue') { // of which nothing but the next items can be known
     const next = sample.upcoming || [];
     list = { state: 'next', by: 'none', read: next.length, tasks: next.slice(0, rows) };
-    refresh('tasks');
+    shown.tasks();
     return;
   }
   if ($('tasks').hidden) return;
@@ -545,8 +479,7 @@ async function showTasks() {
       const element = item.firstElementChild;
       set(element, `${stateNames[s]}${s in of && s !== 'failed' ? ` ${number(of[s])}` : ''}`);
       element.href = link({ state: s, task: '' });
-      if (s === state) element.setAttribute('aria-current', 'true');
-      else element.removeAttribute('aria-current');
+      element.ariaCurrent = s === state ? 'true' : null;
     });
   const byReason = ['retrying', 'buried', 'failed'].includes(state) && !view.get('reason');
   const by = view.get('by') || (byReason ? 'reason' : 'none');
@@ -568,7 +501,7 @@ async function showTasks() {
     list = { ...answer, state, by, buried: of.buried };
     await detail();
   }
-  refresh('tasks');
+  shown.tasks();
 }
 
 shown.tasks = () => {
@@ -674,7 +607,6 @@ async function ask(what, options) {
 function away(problem) {
   set($('away'), problem);
   $('away').hidden = problem === '';
-  document.body.classList.toggle('old', problem !== '');
 }
 
 function tellAge() {
@@ -700,7 +632,7 @@ function show(sample) {
   showWrong(sample.alerts.map((text) => ({ of: '', text })));
   showNumbers(sample);
   showCharts(sample);
-  showUpcoming(sample);
+  showNext(sample);
   shown.keys();
   showTasks();
   tellAge();
