@@ -367,7 +367,9 @@ func (l *Limiter[K]) checkRoomLocked(k *fairshare.Key[K, line[K]], weight int, w
 }
 
 // newCallLocked returns a call, reused if one is free.
-func (l *Limiter[K]) newCallLocked(k *fairshare.Key[K, line[K]], units int64) *waitlist.Waiter[call[K]] {
+func (l *Limiter[K]) newCallLocked(
+	k *fairshare.Key[K, line[K]], units int64,
+) *waitlist.Waiter[call[K]] {
 	c := l.free.Pop()
 	if c == nil {
 		c = &waitlist.Waiter[call[K]]{Data: call[K]{limiter: l}}

@@ -170,7 +170,8 @@ func TestRetries(t *testing.T) {
 		submit(130, 1)
 		submit(110, -200)
 		require.Equal(t,
-			[]any{"240 of 240 attempts failed in the last 2 s: upstream is down: #"}, alerts(t, m, "workers"))
+			[]any{"240 of 240 attempts failed in the last 2 s: upstream is down: #"},
+			alerts(t, m, "workers"))
 		for _, source := range []string{"mails", "workers"} {
 			path := "/v1/queues/" + source + "/tasks?by=reason&state="
 			require.Equal(t, []map[string]any{{
