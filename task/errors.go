@@ -15,8 +15,8 @@ var (
 	// [*FullError].
 	ErrFull = fairq.ErrFull
 
-	// ErrKeyFull is returned when the queue has as many tasks of the key as Options.KeyCapacity
-	// allows. It is also an ErrFull. The error is a [*FullError].
+	// ErrKeyFull is returned when the key is at Options.KeyCapacity, or with RejectOverShare has its
+	// share of the queue. It is also an ErrFull. The error is a [*FullError].
 	ErrKeyFull = fairq.ErrKeyFull
 
 	// ErrWeight is returned when Options.Weight returns a weight that is out of range.

@@ -174,7 +174,7 @@ func (q *Queue[V]) countRefusal(ctx context.Context, key string, err error) {
 	}
 }
 
-// Position returns how many tasks would be taken before the task of that id. If that are limit or
+// Position returns how many tasks would be taken before the task of that id. If there are limit or
 // more, ok is false. It returns [ErrTaken] if the task is taken, and [ErrBlocked] if it cannot be
 // taken now, unless it is ready and limit others can. limit is at most [MaxBatch]. Position is as
 // exact as [Queue.Upcoming], and costs as much as Upcoming for limit tasks.

@@ -20,6 +20,7 @@ package fairqprom
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -33,20 +34,23 @@ import (
 // Collector is a [prometheus.Collector] of some sources. All methods may be called at any time by
 // any goroutine.
 type Collector struct {
-	set          *metrics.Set
+	keys         int
+	set          atomic.Pointer[metrics.Set]
 	descriptions map[string]*prometheus.Desc // by the name of the metric
 	wait, run    *prometheus.HistogramVec
 }
 
 // NewCollector returns a Collector that has up to n keys of each source by name, see
-// [metrics.New]. It panics if two sources have the same name.
+// [metrics.New]. It panics if two sources have the same name. A registry takes one Collector only,
+// so give it all sources, or call Show.
 func NewCollector(n int, sources ...*monitor.Source) *Collector {
 	c := &Collector{
-		set: metrics.New(n, sources...), descriptions: map[string]*prometheus.Desc{},
+		keys: n, descriptions: map[string]*prometheus.Desc{},
 		wait: newHistogram(&metrics.WaitTimes, "name", "class"),
 		run:  newHistogram(&metrics.RunTimes, "name", "class", "outcome"),
 	}
-	for _, m := range c.set.All() {
+	c.Show(sources...)
+	for _, m := range c.set.Load().All() {
 		labels := []string{"name"}
 		if m.Attribute != "" {
 			labels = append(labels, m.Attribute)
@@ -55,6 +59,10 @@ func NewCollector(n int, sources ...*monitor.Source) *Collector {
 	}
 	return c
 }
+
+// Show replaces the sources. It is for pools, which get their Observer before there is a source of
+// them: see [Observe]. It panics if two sources have the same name.
+func (c *Collector) Show(sources ...*monitor.Source) { c.set.Store(metrics.New(c.keys, sources...)) }
 
 // nameOf returns the name of a metric by the rules for OpenTelemetry's metrics.
 func nameOf(m *metrics.Metric) string {
@@ -100,7 +108,7 @@ func (c *Collector) Describe(to chan<- *prometheus.Desc) {
 
 // Collect implements [prometheus.Collector].
 func (c *Collector) Collect(to chan<- prometheus.Metric) {
-	for name, found := range c.set.Look(context.Background()) {
+	for name, found := range c.set.Load().Look(context.Background()) {
 		for _, m := range found {
 			c.send(to, name, &m)
 		}
@@ -130,6 +138,12 @@ func (c *Collector) send(to chan<- prometheus.Metric, source string, m *metrics.
 
 // Observe returns an Observer for the Options of a pool of that name. The Collector learns from it
 // how long tasks wait and run, by class and outcome; then it calls next, which may be nil.
+//
+//	c := fairqprom.NewCollector(10)
+//	workers := pool.Func(send, &pool.Options[Mail]{
+//		Observer: fairqprom.Observe[Mail](c, "workers", nil),
+//	})
+//	c.Show(monitor.Pool("workers", workers, monitor.TaskQueue("mails", workers.Queue(""), nil)))
 func Observe[V any](
 	c *Collector, name string, next func(context.Context, pool.Event[V]),
 ) func(context.Context, pool.Event[V]) {

@@ -100,10 +100,8 @@ func work(t *testing.T) *fairqprom.Collector {
 		&task.Options[string]{CountKeys: 10})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, tasks.Close(context.Background())) })
-	workers := new(lazy)
-	c := fairqprom.NewCollector(5, monitor.FairQueue("jobs", q, nil),
-		monitor.TaskQueue("emails", tasks, nil), monitor.Pool("workers", workers, nil))
-	workers.Pool = pool.New(tasks, func(context.Context, *task.Task[string]) error {
+	c := fairqprom.NewCollector(5)
+	workers := pool.New(tasks, func(context.Context, *task.Task[string]) error {
 		time.Sleep(time.Minute)
 		return pool.Permanent(errors.New("no"))
 	}, &pool.Options[string]{
@@ -112,6 +110,8 @@ func work(t *testing.T) *fairqprom.Collector {
 		Schedule: []pool.Range{{Time: "00:00-24:00", Scale: pool.Scale{Min: 1, Max: 1}}},
 	})
 	t.Cleanup(func() { require.NoError(t, workers.Shutdown(context.Background())) })
+	c.Show(monitor.FairQueue("jobs", q, nil), monitor.TaskQueue("emails", tasks, nil),
+		monitor.Pool("workers", workers, nil))
 	for range 2 {
 		_, err := tasks.Put(ctx, "a", "payload", task.PutOptions{})
 		require.NoError(t, err)
@@ -119,9 +119,6 @@ func work(t *testing.T) *fairqprom.Collector {
 	time.Sleep(time.Hour)
 	return c
 }
-
-// lazy is a pool that is made after its source.
-type lazy struct{ *pool.Pool[string] }
 
 func families(t *testing.T, c prometheus.Collector) map[string]*dto.MetricFamily {
 	t.Helper()
