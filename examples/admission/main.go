@@ -75,6 +75,7 @@ func main() {
 	if err := os.WriteFile(*svg, picture, 0o644); err != nil {
 		log.Fatal("the picture: ", err)
 	}
+	fmt.Println("The picture is in", *svg)
 }
 
 // run prints a table, and returns a bar for each median and the p99 in milliseconds.
