@@ -227,24 +227,6 @@ func TestLooker(t *testing.T) {
 	require.Equal(t, "nothing", answer["counts"])
 }
 
-func TestPool(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := pool.Func(func(context.Context, *task.Task[int]) error { return nil }, &pool.Options[int]{
-			Schedule: []pool.Range{{Time: "00:00-24:00", Scale: pool.Scale{Max: 3}}},
-		})
-		for i := range 10 {
-			require.NoError(t, p.Submit(t.Context(), fmt.Sprint("user ", i%2), i))
-		}
-		require.NoError(t, p.Wait(t.Context()))
-		m := monitor.New(nil, monitor.Pool("workers", p, nil))
-		_, answer := get(t, m, "/v1/queues/workers")
-		require.Equal(t, asJSON(t, p.Stats()), answer["stats"])
-		require.Equal(t, "00:00-24:00", answer["stats"].(map[string]any)["range"])
-		require.EqualValues(t, 10, answer["stats"].(map[string]any)["succeeded"])
-		require.NoError(t, p.Shutdown(t.Context()))
-	})
-}
-
 // The page of a pool shows the tasks of its queue, from the same read as the page of the queue.
 func TestPoolWithQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -288,6 +270,8 @@ func TestPoolWithQueue(t *testing.T) {
 			require.EqualValues(t, 1, rows["a"]["backlog"])
 			require.EqualValues(t, 1, rows["a"]["total"].(map[string]any)["served"])
 		}
+		_, answer := get(t, m, "/v1/queues/of%20tasks")
+		require.Equal(t, asJSON(t, p.Stats()), answer["stats"])
 		close(gate)
 		items.Close()
 		require.NoError(t, p.StopAndWait(t.Context()))

@@ -517,8 +517,8 @@ shown.tasks = () => {
   $('clear').hidden = !filters.some((field) => view.get(field));
   const all = (g, n, of) => {
     const form = g ? Object.fromEntries(filters.map((field) => [field, g[field] || ''])) : {};
-    const what = `${number(n)} buried ${n === 1 ? 'task' : 'tasks'}${g ? ` of ${groupName(g)}` : ''}`;
-    const range = g && g.first !== g.last ? `: task ${g.first} to ${g.last}` : '';
+    const what = `${g && list.more ? 'at least ' : ''}${number(n)} buried ${n === 1 ? 'task' : 'tasks'}${g ? ` of ${groupName(g)}` : ''}`;
+    const range = g && !list.more && g.first !== g.last ? `: task ${g.first} to ${g.last}` : '';
     return (state === 'buried' ? ['kick-all', 'delete-all'] : []).flatMap((action) => offer(action, of, form))
       .map((b) => ({ ...b, label: g ? b.label : `${b.label} all ${number(n)}`, question: `${b.label} ${what}${range}?` }));
   };
