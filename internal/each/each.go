@@ -8,6 +8,7 @@ import (
 	"iter"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/fairq/fairq/internal/printable"
 	"github.com/fairq/fairq/task"
@@ -45,9 +46,13 @@ func Failure(i *task.Info) (reason, stack string) {
 	return reason, stack
 }
 
-// together is how many calls Do makes at the same time. Stores combine such calls in one
-// transaction.
-const together = 100
+// together is how many calls Do makes at the same time, because stores combine such calls in one
+// transaction. Between pause calls and the next it lets other processes in: SQLite does not give
+// its lock to the longest waiter, and others ask for it every 10 ms.
+const (
+	together = 100
+	pause    = 1000
+)
 
 // Do calls do for each task that is chosen, and returns how many it has changed. It passes over
 // tasks that were taken or are gone since they were read. After an error it makes no more calls.
@@ -63,13 +68,17 @@ func Do[V any](
 		return err == nil
 	}
 	var running sync.WaitGroup
-	turns := make(chan struct{}, together)
+	turns, asked := make(chan struct{}, together), 0
 	for t, failed := range tasks {
 		if !count(0, failed) {
 			break
 		}
 		if !chosen(t) {
 			continue
+		}
+		if asked++; asked%pause == 0 {
+			running.Wait()
+			time.Sleep(20 * time.Millisecond)
 		}
 		turns <- struct{}{}
 		running.Go(func() {

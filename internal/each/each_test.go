@@ -13,11 +13,11 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// Do makes a hundred calls at the same time, and counts the changed tasks.
+// Do makes a hundred calls at the same time, waits after a thousand, and counts the changed tasks.
 func TestDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tasks := func(yield func(*task.Task[int], error) bool) {
-			for id := range task.ID(500) {
+			for id := range task.ID(4000) {
 				if !yield(task.NewTask(task.Info{ID: id}, 0), nil) {
 					return
 				}
@@ -27,10 +27,10 @@ func TestDo(t *testing.T) {
 		n, err := each.Do(t.Context(), tasks, func(t *task.Task[int]) bool { return t.ID%2 == 0 },
 			func(_ context.Context, id task.ID) error {
 				time.Sleep(time.Second)
-				return map[task.ID]error{10: task.ErrTaken, 498: io.EOF}[id]
+				return map[task.ID]error{10: task.ErrTaken, 3998: io.EOF}[id]
 			})
 		require.Equal(t, io.EOF, err)
-		require.Equal(t, 248, n)
-		require.Equal(t, 3*time.Second, time.Since(begin))
+		require.Equal(t, 1998, n)
+		require.Equal(t, 21040*time.Millisecond, time.Since(begin))
 	})
 }
