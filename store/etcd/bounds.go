@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"bytes"
+	"context"
 	"sync"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -45,39 +46,48 @@ func (b *bounds) set(span string, key []byte) {
 	b.keys[span] = key
 }
 
-// split returns the parts of a span in the order of reading.
-func (b *bounds) split(s kv.Span) []kv.Span {
+// split returns the part of a span that is read first, and where the rest begins, or with Desc
+// ends; nil if that part is all.
+func (b *bounds) split(s *kv.Span) (from, to, next []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	key := b.keys[boundOf(&s)]
-	if bytes.Compare(key, s.From) <= 0 || bytes.Compare(key, s.To) >= 0 {
-		return []kv.Span{s}
+	key := b.keys[boundOf(s)]
+	switch {
+	case bytes.Compare(key, s.From) <= 0 || bytes.Compare(key, s.To) >= 0:
+		return s.From, s.To, nil
+	case s.Desc:
+		return key, s.To, key
 	}
-	first, second := s, s
-	first.To, second.From = key, key
-	if s.Desc {
-		first, second = second, first
-	}
-	return []kv.Span{first, second}
+	return s.From, key, key
 }
 
-// learn remembers a bound of a span, if that has many keys.
-func (t *txn) learn(s *kv.Span, r *clientv3.GetResponse) error {
+// learn remembers a bound of a span, if that has many keys and few of them are read.
+func (e *engine) learn(
+	ctx context.Context, s *kv.Span, r *clientv3.GetResponse, revision int64,
+) error {
 	var key []byte
 	switch {
+	case s.Limit >= lookAhead:
+		return nil
 	case len(r.Kvs) == 0 || r.Count < manyKeys:
 	case s.Desc:
 		key = r.Kvs[0].Key
-	case s.Limit > 0:
-		ahead, err := t.get(s, max(lookAhead, 4*s.Limit), clientv3.WithKeysOnly())
+	default:
+		ahead := *s
+		ahead.Limit = max(lookAhead, 4*s.Limit)
+		err := e.exchange(ctx, func(ctx context.Context) (err error) {
+			r, err = e.client.Get(ctx, e.key(s.From),
+				append(e.span(&ahead), clientv3.WithKeysOnly(), clientv3.WithRev(revision))...)
+			return err
+		})
 		if err != nil {
 			return err
 		}
-		key = ahead.Kvs[len(ahead.Kvs)-1].Key
+		key = r.Kvs[len(r.Kvs)-1].Key
 	}
 	if key != nil {
-		key = key[len(t.prefix):]
+		key = key[len(e.prefix):]
 	}
-	t.bounds.set(boundOf(s), key)
+	e.bounds.set(boundOf(s), key)
 	return nil
 }

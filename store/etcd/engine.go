@@ -1,11 +1,10 @@
 package etcd
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -18,7 +17,7 @@ import (
 	"github.com/fairq/fairq/store/internal/rows"
 )
 
-// engine implements kv.Engine.
+// engine implements kv.Map.
 type engine struct {
 	client *clientv3.Client
 	prefix string
@@ -32,18 +31,10 @@ type engine struct {
 // without an answer after this time is frozen or unreachable, and the client tries another one.
 const answerTimeout = 8 * time.Second
 
-// Traits implements kv.Engine.
+// Traits implements kv.Map.
 func (e *engine) Traits() rows.Traits { return e.traits }
 
-// Changed implements kv.Engine. The watch may have missed a change, so it returns true.
-func (e *engine) Changed(context.Context) (bool, error) { return true, nil }
-
-// Joined implements kv.Engine. There are no transactions of callers.
-func (e *engine) Joined(context.Context) (kv.Txn, error) {
-	return nil, nil //nolint:nilnil // the interface's way to say none
-}
-
-// Watch implements kv.Watcher. It may have missed changes before it began, and changes that were
+// Watch implements kv.Map. It may have missed changes before it began, and changes that were
 // compacted before it saw them.
 func (e *engine) Watch(ctx context.Context, from, to []byte, f func(*kv.Entry)) {
 	for ctx.Err() == nil {
@@ -68,143 +59,99 @@ func (e *engine) Watch(ctx context.Context, from, to []byte, f func(*kv.Entry)) 
 
 func (e *engine) key(key []byte) string { return e.prefix + string(key) }
 
-// Begin implements kv.Engine. The first read returns the newest revision, and later reads the same
-// revision.
-func (e *engine) Begin(ctx context.Context) (kv.Txn, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	return &txn{engine: e, ctx: ctx, known: map[string]known{}}, nil
-}
-
-// txn implements kv.Txn. It buffers writes until the commit.
-type txn struct {
-	*engine
-	ctx      context.Context
-	revision int64 // of all reads, 0 before the first one
-	known    map[string]known
-	fetched  []fetched
-	writes   []write // in the order of keys
-	cleared  []span
-	guards   []span
-	over     bool
-}
-
-// known is a key that was read. Its revision is 0 if the key does not exist.
-type known struct {
-	value    []byte
-	revision int64
-}
-
-// fetched has the first entries of a span, or of its first part, read ahead.
-type fetched struct {
-	kv.Span
-	*clientv3.GetResponse
-}
-
-// write is a put, or with a nil value a delete.
-type write struct{ key, value []byte }
-
-type span struct{ from, to []byte }
-
-func (s span) holds(key []byte) bool {
-	return bytes.Compare(key, s.from) >= 0 && bytes.Compare(key, s.to) < 0
-}
-
-// at returns the index of a key in the writes, or where it would be.
-func (t *txn) at(key []byte) (int, bool) {
-	return slices.BinarySearchFunc(t.writes, key, func(w write, key []byte) int {
-		return bytes.Compare(w.key, key)
-	})
-}
-
-// Get implements kv.Txn.
-func (t *txn) Get(key []byte) ([]byte, error) {
-	if i, ok := t.at(key); ok {
-		return t.writes[i].value, nil
-	}
-	if t.isCleared(key) {
-		return nil, nil
-	}
-	err := t.Fetch([][]byte{key})
-	return t.known[string(key)].value, err
-}
-
-func (t *txn) isCleared(key []byte) bool {
-	return slices.ContainsFunc(t.cleared, func(s span) bool { return s.holds(key) })
-}
-
-// Fetch implements kv.Txn. It reads the part of a span that Scan would read first.
-func (t *txn) Fetch(keys [][]byte, spans ...kv.Span) error {
-	if t.over {
-		return errOver
-	}
+// Read implements kv.Map. The first read returns the newest revision, and later ones the same. Of a
+// span it reads the part that bounds has chosen.
+func (e *engine) Read(
+	ctx context.Context, at any, keys [][]byte, spans []kv.Span,
+) (found kv.Found, err error) {
 	var ops []clientv3.Op
-	var note []func(*clientv3.GetResponse)
 	for _, key := range keys {
-		key := string(key)
-		if _, ok := t.known[key]; !ok {
-			t.known[key] = known{}
-			ops = append(ops, clientv3.OpGet(t.prefix+key))
-			note = append(note, func(r *clientv3.GetResponse) {
-				for _, e := range r.Kvs {
-					t.known[key] = known{e.Value, e.ModRevision}
-				}
-			})
-		}
+		ops = append(ops, clientv3.OpGet(e.key(key)))
 	}
+	found.Pages = make([]kv.Page, len(spans))
 	for i := range spans {
-		first, size := t.bounds.split(spans[i])[0], firstSize(&spans[i])
-		if t.page(&first, size) != nil {
-			continue
-		}
-		ops = append(ops, clientv3.OpGet(t.engine.key(first.From), t.span(&first, size)...))
-		note = append(note, func(r *clientv3.GetResponse) {
-			t.fetched = append(t.fetched, fetched{first, r})
-		})
+		first := spans[i]
+		first.From, first.To, found.Pages[i].Next = e.bounds.split(&spans[i])
+		ops = append(ops, clientv3.OpGet(e.key(first.From), e.span(&first)...))
 	}
-	for n := 0; len(ops) > 0; ops, note = ops[n:], note[n:] {
-		n = min(len(ops), t.maxOps)
-		for i := range n {
-			clientv3.WithRev(t.revision)(&ops[i])
+	revision, _ := at.(int64)
+	var all []*clientv3.GetResponse
+	for len(ops) > 0 {
+		some := ops[:min(len(ops), e.maxOps)]
+		ops = ops[len(some):]
+		for i := range some {
+			clientv3.WithRev(revision)(&some[i])
 		}
-		var found *clientv3.TxnResponse
-		err := t.exchange(func(ctx context.Context) (err error) {
-			found, err = t.client.Txn(ctx).Then(ops[:n]...).Commit()
+		var r *clientv3.TxnResponse
+		err := e.exchange(ctx, func(ctx context.Context) (err error) {
+			r, err = e.client.Txn(ctx).Then(some...).Commit()
 			return err
 		})
 		if err != nil {
-			return err
+			return found, err
 		}
-		t.read(found.Header.Revision)
-		for i, r := range found.Responses {
-			note[i]((*clientv3.GetResponse)(r.GetResponseRange()))
+		revision = cmp.Or(revision, r.Header.Revision)
+		for _, one := range r.Responses {
+			all = append(all, (*clientv3.GetResponse)(one.GetResponseRange()))
 		}
 	}
-	return nil
+	found.At, found.Keys = revision, make([]kv.Entry, len(keys))
+	for i, r := range all[:len(keys)] {
+		for _, one := range e.entries(r) {
+			found.Keys[i] = one
+		}
+	}
+	for i, r := range all[len(keys):] {
+		p, s := &found.Pages[i], &spans[i]
+		if p.Next == nil && err == nil { // it is the last part
+			err = e.learn(ctx, s, r, revision)
+		}
+		if p.Entries = e.entries(r); len(p.Entries) == s.Limit {
+			p.Next = nil
+		}
+	}
+	return found, err
 }
 
-// read records the revision of a read.
-func (t *txn) read(revision int64) {
-	if t.revision == 0 {
-		t.revision = revision
+// entries returns the entries of a response.
+func (e *engine) entries(r *clientv3.GetResponse) (all []kv.Entry) {
+	for _, one := range r.Kvs {
+		if one.Value == nil {
+			one.Value = []byte{}
+		}
+		all = append(all, kv.Entry{
+			Key: one.Key[len(e.prefix):], Value: one.Value, Revision: one.ModRevision,
+		})
+	}
+	return all
+}
+
+// span returns the options that make a read return the first entries of a span.
+func (e *engine) span(s *kv.Span) []clientv3.OpOption {
+	order := clientv3.SortAscend
+	if s.Desc {
+		order = clientv3.SortDescend
+	}
+	return []clientv3.OpOption{
+		clientv3.WithRange(e.key(s.To)), clientv3.WithLimit(int64(s.Limit)),
+		clientv3.WithSort(clientv3.SortByKey, order),
 	}
 }
 
 // exchange reads, and retries while a server is away or the leader changes. If the revision was
 // compacted, the transaction has taken very long.
-func (t *txn) exchange(read func(context.Context) error) error {
+func (e *engine) exchange(ctx context.Context, read func(context.Context) error) error {
 	for {
-		ctx, cancel := context.WithTimeout(t.ctx, answerTimeout)
-		err := read(ctx)
+		once, cancel := context.WithTimeout(ctx, answerTimeout)
+		err := read(once)
 		cancel()
 		if code := codeOf(err); code != codes.Unavailable && code != codes.DeadlineExceeded {
 			if errors.Is(err, rpctypes.ErrCompacted) {
 				err = errors.Join(kv.ErrConflict, err)
 			}
-			return t.explained(err)
+			return e.explained(err)
 		}
-		if over := rows.Pause(t.ctx, 20*time.Millisecond); errors.Is(err, over) {
+		if over := rows.Pause(ctx, 20*time.Millisecond); errors.Is(err, over) {
 			return err
 		} else if over != nil {
 			return fmt.Errorf("%w: %w", over, err)
@@ -223,117 +170,57 @@ func codeOf(err error) codes.Code {
 	return status.Code(err)
 }
 
-// Guard implements kv.Txn.
-func (t *txn) Guard(from, to []byte) {
-	t.guards = append(t.guards, span{bytes.Clone(from), bytes.Clone(to)})
-}
-
-// Put implements kv.Txn.
-func (t *txn) Put(key, value []byte) error {
-	if value == nil {
-		value = []byte{}
+// Commit implements kv.Map. A key that was read must have the revision that was read. Other guarded
+// keys must not be newer than the reads. So deleting an unread key is no conflict: callers guard a
+// key without reading it only if nobody deletes it.
+func (e *engine) Commit(
+	ctx context.Context, at any, guards []kv.Guard, clears []kv.Span, writes []kv.Entry,
+) error {
+	newest, _ := at.(int64)
+	var compares []clientv3.Cmp
+	for _, g := range guards {
+		revision := clientv3.ModRevision(e.key(g.From))
+		compare := clientv3.Compare(revision, "<", newest+1)
+		switch {
+		case g.Revision >= 0:
+			compare = clientv3.Compare(revision, "=", g.Revision)
+		case g.To != nil:
+			compare = compare.WithRange(e.key(g.To))
+		}
+		compares = append(compares, compare)
 	}
-	return t.write(key, value)
-}
-
-// Delete implements kv.Txn.
-func (t *txn) Delete(key []byte) error { return t.write(key, nil) }
-
-func (t *txn) write(key, value []byte) error {
-	if t.over {
-		return errOver
-	}
-	i, ok := t.at(key)
-	if !ok {
-		t.writes = slices.Insert(t.writes, i, write{key: bytes.Clone(key)})
-	}
-	t.writes[i].value = value
-	return nil
-}
-
-// Clear implements kv.Txn.
-func (t *txn) Clear(from, to []byte) error {
-	if t.over {
-		return errOver
-	}
-	s := span{bytes.Clone(from), bytes.Clone(to)}
-	t.writes = slices.DeleteFunc(t.writes, func(w write) bool { return s.holds(w.key) })
-	t.cleared = append(t.cleared, s)
-	return nil
-}
-
-// Commit implements kv.Txn.
-func (t *txn) Commit() error {
-	switch {
-	case t.over:
-		return errOver
-	case t.ctx.Err() != nil:
-		return t.ctx.Err()
-	}
-	if t.writes == nil && t.cleared == nil {
-		t.over = true
-		return nil
-	}
-	t.over = true
-	compares := t.compares()
 	var ops []clientv3.Op
-	for _, s := range t.cleared {
-		ops = append(ops, clientv3.OpDelete(t.engine.key(s.from),
-			clientv3.WithRange(t.engine.key(s.to))))
+	for _, s := range clears {
+		ops = append(ops, clientv3.OpDelete(e.key(s.From), clientv3.WithRange(e.key(s.To))))
 	}
-	for _, w := range t.writes {
-		if w.value == nil {
-			ops = append(ops, clientv3.OpDelete(t.engine.key(w.key)))
+	for _, w := range writes {
+		if w.Value == nil {
+			ops = append(ops, clientv3.OpDelete(e.key(w.Key)))
 		} else {
-			ops = append(ops, clientv3.OpPut(t.engine.key(w.key), string(w.value)))
+			ops = append(ops, clientv3.OpPut(e.key(w.Key), string(w.Value)))
 		}
 	}
-	if n := max(len(ops), len(compares)); n > t.maxOps {
+	if n := max(len(ops), len(compares)); n > e.maxOps {
 		return fmt.Errorf("the transaction has %d operations, must have at most %d, "+
 			"which is Options.MaxOps",
-			n, t.maxOps)
+			n, e.maxOps)
 	}
-	ctx, cancel := context.WithTimeout(t.ctx, answerTimeout)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	done, err := t.client.Txn(ctx).If(compares...).Then(ops...).Commit()
+	done, err := e.client.Txn(ctx).If(compares...).Then(ops...).Commit()
 	switch {
 	case errors.Is(err, rpctypes.ErrTooManyRequests): // nothing was done, and soon it can be
 		return errors.Join(kv.ErrConflict, err)
 	case errors.Is(err, rpctypes.ErrNoSpace): // the write that exceeds the quota is done
 		return fmt.Errorf("%w: %w", kv.ErrFull, err)
 	case err != nil && definite(err):
-		return fmt.Errorf("%d writes, %d guards: %w", len(ops), len(compares), t.explained(err))
+		return fmt.Errorf("%d writes, %d guards: %w", len(ops), len(compares), e.explained(err))
 	case err != nil:
 		return errors.Join(kv.ErrUnknown, err)
 	case !done.Succeeded:
 		return kv.ErrConflict
 	}
 	return nil
-}
-
-// compares returns the conditions of the commit. A key that was read must have the revision that
-// was read. Guarded keys that were not read, and keys of guarded spans, must not be newer than the
-// transaction. So deleting an unread key is no conflict: callers guard a key without reading it
-// only if nobody deletes it.
-func (t *txn) compares() (all []clientv3.Cmp) {
-	seen := map[string]bool{}
-	for _, g := range t.guards {
-		id := string(g.from) + "\x00" + string(g.to)
-		if seen[id] {
-			continue
-		}
-		seen[id] = true
-		revision := clientv3.ModRevision(t.engine.key(g.from))
-		switch read, ok := t.known[string(g.from)]; {
-		case g.to != nil:
-			all = append(all, clientv3.Compare(revision, "<", t.revision+1).WithRange(t.engine.key(g.to)))
-		case ok:
-			all = append(all, clientv3.Compare(revision, "=", read.revision))
-		default:
-			all = append(all, clientv3.Compare(revision, "<", t.revision+1))
-		}
-	}
-	return all
 }
 
 // explained adds to an error the option that the servers contradict by it.
@@ -366,8 +253,3 @@ func definite(err error) bool {
 	}
 	return codeOf(err) == codes.InvalidArgument || isTooLarge(err)
 }
-
-// Rollback implements kv.Txn.
-func (t *txn) Rollback() { t.over = true }
-
-var errOver = errors.New("the transaction is over")

@@ -121,11 +121,11 @@ const (
 	aside      = 64 << 10 // of these for uncounted parts
 )
 
-func open(ctx context.Context, e kv.Engine, o *Options) (*Store, error) {
+func open(ctx context.Context, m kv.Map, o *Options) (*Store, error) {
 	timeout := cmp.Or(o.Timeout, 30*time.Second)
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	db, err := kv.Open(ctx, "etcd: "+cmp.Or(o.Prefix, "fairq/"), e,
+	db, err := kv.Open(ctx, "etcd: "+cmp.Or(o.Prefix, "fairq/"), kv.Buffered{Map: m},
 		kv.Options{KeepSchema: o.KeepSchema})
 	if err != nil {
 		return nil, err

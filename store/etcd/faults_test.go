@@ -3,9 +3,6 @@ package etcd
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
-	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -16,8 +13,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/fairq/fairq/store/internal/faulttest"
-	"github.com/fairq/fairq/store/internal/kv"
 	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/store/internal/rows/rowstest/kvtest"
 )
 
 // TestChild is the main function of processes that other tests start.
@@ -45,7 +42,7 @@ func openFaulty(ctx context.Context, where string) (faulttest.Store, error) {
 	if fault == seldom {
 		o.Poll = time.Hour
 	}
-	s, err := open(ctx, faulty{newEngine(client, o), fault}, o)
+	s, err := open(ctx, kvtest.Faulty{Map: newEngine(client, o), Fault: fault}, o)
 	if err != nil {
 		return nil, errors.Join(err, client.Close())
 	}
@@ -55,36 +52,6 @@ func openFaulty(ctx context.Context, where string) (faulttest.Store, error) {
 // seldom lets waiting calls not poll.
 const seldom = "seldom"
 
-// faulty is an engine with a fault, "" meaning none.
-type faulty struct {
-	*engine
-	fault string
-}
-
-func (f faulty) Begin(ctx context.Context) (kv.Txn, error) {
-	t, err := f.engine.Begin(ctx)
-	return faultyTxn{t, f.fault}, err
-}
-
-type faultyTxn struct {
-	kv.Txn
-	fault string
-}
-
-func (t faultyTxn) Guard(from, to []byte) {
-	if t.fault != "unguarded" {
-		t.Txn.Guard(from, to)
-	}
-}
-
-func (t faultyTxn) Commit() error {
-	err := t.Txn.Commit()
-	if t.fault == "unknown" && err == nil && rand.IntN(10) == 0 {
-		err = kv.ErrUnknown
-	}
-	return err
-}
-
 func TestKill(t *testing.T) {
 	t.Parallel()
 	faulttest.Kill(t, openFaulty, newDatabase(t, 1))
@@ -93,24 +60,11 @@ func TestKill(t *testing.T) {
 // TestKillUnknown does the same, with one commit in ten done and reported as unknown.
 func TestKillUnknown(t *testing.T) {
 	t.Parallel()
-	faulttest.Kill(t, openFaulty, newDatabase(t, 1)+"?unknown")
+	faulttest.Kill(t, openFaulty, newDatabase(t, 1)+"?"+kvtest.Unknown)
 }
 
-// TestUnguarded checks that TestKill finds an engine without guards; it does so within a second.
 func TestUnguarded(t *testing.T) {
-	const env = "FAIRQ_ETCD_UNGUARDED"
-	if where, ok := os.LookupEnv(env); ok {
-		faulttest.Kill(t, openFaulty, where)
-		return
-	}
-	t.Parallel()
-	program, err := os.Executable()
-	require.NoError(t, err)
-	c := exec.CommandContext(t.Context(), program, "-test.run=^TestUnguarded$")
-	c.Env = append(os.Environ(), env+"="+newDatabase(t, 1)+"?unguarded")
-	out, err := c.CombinedOutput()
-	require.Error(t, err)
-	t.Logf("%.500s", out)
+	kvtest.Finds(t, openFaulty, func() string { return newDatabase(t, 1) + "?" + kvtest.Unguarded })
 }
 
 func TestWake(t *testing.T) {
@@ -183,7 +137,7 @@ func TestAnswerTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*answerTimeout+time.Second)
 		defer cancel()
-		x, begun, asked := txn{ctx: ctx}, time.Now(), 0
+		x, begun, asked := new(engine), time.Now(), 0
 		silentFor := func(n int) func(context.Context) error {
 			return func(ctx context.Context) error {
 				if asked++; asked <= n {
@@ -192,10 +146,10 @@ func TestAnswerTimeout(t *testing.T) {
 				return nil
 			}
 		}
-		require.NoError(t, x.exchange(silentFor(2)))
+		require.NoError(t, x.exchange(ctx, silentFor(2)))
 		require.Equal(t, 3, asked)
 		require.Less(t, time.Since(begun), 2*answerTimeout+time.Second)
-		require.ErrorIs(t, x.exchange(silentFor(9)), context.DeadlineExceeded)
+		require.ErrorIs(t, x.exchange(ctx, silentFor(9)), context.DeadlineExceeded)
 		require.Equal(t, 3*answerTimeout+time.Second, time.Since(begun))
 	})
 }

@@ -2,9 +2,6 @@ package etcd
 
 import (
 	"context"
-	"errors"
-	"io"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -20,76 +17,14 @@ import (
 
 	"github.com/fairq/fairq/store/internal/faulttest"
 	"github.com/fairq/fairq/store/internal/kv"
+	"github.com/fairq/fairq/store/internal/rows/rowstest/kvtest"
 	"github.com/fairq/fairq/task"
 )
 
-// proxy connects clients with a server, until it is cut.
-type proxy struct {
-	to string
-
-	mu    sync.Mutex // protects what follows
-	isCut bool
-	conns []net.Conn
-}
-
 // newProxy returns a proxy for a server, and its address.
-func newProxy(t *testing.T, to string) (p *proxy, url string) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	p = &proxy{to: strings.TrimPrefix(to, "http://")}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			p.pass(c)
-		}
-	}()
-	t.Cleanup(func() {
-		l.Close()
-		p.cut()
-		<-done
-	})
-	return p, "http://" + l.Addr().String()
-}
-
-// pass connects a client with the server.
-func (p *proxy) pass(client net.Conn) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	server, err := net.Dial("tcp", p.to)
-	if p.isCut || err != nil {
-		client.Close()
-		return
-	}
-	p.conns = append(p.conns, client, server)
-	join := func(from, to net.Conn) {
-		_, _ = io.Copy(to, from)
-		from.Close()
-		to.Close()
-	}
-	go join(client, server)
-	go join(server, client)
-}
-
-// cut ends all connections, and refuses new ones until it is mended.
-func (p *proxy) cut() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.isCut = true
-	for _, c := range p.conns {
-		c.Close()
-	}
-	p.conns = nil
-}
-
-func (p *proxy) mend() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.isCut = false
+func newProxy(t *testing.T, to string) (p *kvtest.Proxy, url string) {
+	p, address := kvtest.NewProxy(t, strings.TrimPrefix(to, "http://"))
+	return p, "http://" + address
 }
 
 // openAt opens a queue on servers.
@@ -102,31 +37,11 @@ func openAt(t *testing.T, where string, o Options,
 	o.MaxOps = maxOps
 	s, err := Open(t.Context(), client, &o)
 	require.NoError(t, err)
-	q, err := task.Open(t.Context(), s, "q", &task.Options[string]{Grace: time.Minute})
-	require.NoError(t, err)
 	t.Cleanup(func() {
-		_ = q.Close(context.Background())
 		require.NoError(t, s.Close())
 		require.NoError(t, client.Close())
 	})
-	return q, client
-}
-
-// waits starts a Take, and returns while it waits.
-func waits(t *testing.T, q *task.Queue[string]) (took chan *task.Task[string]) {
-	took = make(chan *task.Task[string], 1)
-	go func() {
-		one, err := q.Take(t.Context())
-		if err == nil {
-			took <- one
-		}
-	}()
-	for waiting := 0; waiting == 0; {
-		stats, err := q.Stats(t.Context())
-		require.NoError(t, err)
-		waiting = stats.WaitingTake
-	}
-	return took
+	return kvtest.OpenQueue(t, s), client
 }
 
 // A process with an open queue and no waiting call makes no call while others put tasks. A process
@@ -164,7 +79,7 @@ func TestIdle(t *testing.T) {
 		_, ok, err = q.TryTake(t.Context())
 		require.NoError(t, err)
 	}
-	took := waits(t, q)
+	took := kvtest.Waits(t, q)
 	require.True(t, idles(func(int) error {
 		_, err := other.Stats(t.Context())
 		return err
@@ -181,20 +96,18 @@ func TestCompactedWatch(t *testing.T) {
 	q, _ := openAt(t, through+"#"+prefix, Options{Poll: time.Hour})
 	other, client := openAt(t, where, Options{})
 	for range 2 { // it goes on after that
-		took := waits(t, q)
-		p.cut()
-		_, err := other.Put(t.Context(), "key", "task", task.PutOptions{})
-		require.NoError(t, err)
+		took := kvtest.Waits(t, q)
+		p.Cut()
+		kvtest.Put(t, other, "task")
 		now, err := client.Put(t.Context(), prefix+"x", "")
 		require.NoError(t, err)
 		_, err = client.Compact(t.Context(), now.Header.Revision)
 		require.NoError(t, err)
-		p.mend()
+		p.Mend()
 		require.Equal(t, "task", (<-took).Payload)
 	}
-	took := waits(t, q)
-	_, err := other.Put(t.Context(), "key", "last", task.PutOptions{})
-	require.NoError(t, err)
+	took := kvtest.Waits(t, q)
+	kvtest.Put(t, other, "last")
 	require.Equal(t, "last", (<-took).Payload)
 }
 
@@ -202,7 +115,7 @@ func TestCompactedWatch(t *testing.T) {
 func TestCompactedRead(t *testing.T) {
 	client := newClient(t, 1)
 	e := emptyEngine(t, client)
-	x, err := e.Begin(t.Context())
+	x, err := kv.Buffered{Map: e}.Begin(t.Context())
 	require.NoError(t, err)
 	_, err = x.Get([]byte("a"))
 	require.NoError(t, err)
@@ -221,45 +134,13 @@ func TestAway(t *testing.T) {
 	where := newDatabase(t, 1)
 	server, prefix, _ := strings.Cut(where, "#")
 	p, through := newProxy(t, server)
-	q, client := openAt(t, through+"#"+prefix, Options{Timeout: time.Second})
-	o := &Options{Prefix: prefix, Timeout: time.Second}
-	s, err := open(t.Context(), newEngine(client, o), o)
+	client, err := dial(t.Context(), through)
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	_, err = q.Put(t.Context(), "key", "a", task.PutOptions{})
-	require.NoError(t, err)
-	p.cut()
-	begun := time.Now()
-	_, err = q.Put(t.Context(), "key", "b", task.PutOptions{})
-	require.ErrorContains(t, err, `task: Put, queue "q": etcd: `+prefix)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	_, _, err = q.TryTake(t.Context())
-	require.ErrorContains(t, err, `task: Take, queue "q": etcd: `+prefix)
-	require.Less(t, time.Since(begun), 10*time.Second)
-	for what, call := range map[string]func() error{
-		"History": func() error { _, err := s.History(t.Context(), "q", 0, 1); return err },
-		"Queues":  func() error { _, err := s.Queues(t.Context(), "", 1); return err },
-		"open a queue": func() error {
-			_, err := task.Open[string](t.Context(), s, "other", nil)
-			return err
-		},
-		"open": func() error { _, err := open(t.Context(), newEngine(client, o), o); return err },
-	} {
-		begun := time.Now()
-		require.ErrorIs(t, call(), context.DeadlineExceeded, what)
-		require.Less(t, time.Since(begun), 10*time.Second, what)
-	}
-	p.mend()
-	for err = errors.New("away"); err != nil; { // the client waits longer and longer until it dials
-		_, err = q.Put(t.Context(), "key", "c", task.PutOptions{})
-	}
-	for _, want := range []string{"a", "c"} {
-		one, err := q.Take(t.Context())
-		require.NoError(t, err)
-		require.Equal(t, want, one.Payload)
-		require.Equal(t, 1, one.Attempts)
-		require.NoError(t, one.Ack(t.Context()))
-	}
+	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	o := &Options{Prefix: prefix, Timeout: time.Second, MaxOps: maxOps}
+	kvtest.Away(t, p, "etcd: "+prefix, func() (faulttest.Store, error) {
+		return open(t.Context(), newEngine(client, o), o)
+	})
 }
 
 // Servers without room refuse calls with an error that says so, and change nothing. When there is

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -20,6 +19,8 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+
+	"github.com/fairq/fairq/store/internal/rows/rowstest/kvtest"
 )
 
 // member is a server of etcd, in a process of its own.
@@ -116,8 +117,8 @@ func newCluster(t testing.TB, dir string, n int, quota int64, request uint) (c c
 	var all []string
 	for i := range n {
 		m := &member{
-			Name: fmt.Sprint("m", i), Client: freeURL(t), Peer: freeURL(t), Quota: quota,
-			Request: request,
+			Name: fmt.Sprint("m", i), Quota: quota, Request: request,
+			Client: "http://" + kvtest.FreeAddress(t), Peer: "http://" + kvtest.FreeAddress(t),
 		}
 		m.Dir = filepath.Join(dir, m.Name)
 		all = append(all, m.Name+"="+m.Peer)
@@ -128,14 +129,6 @@ func newCluster(t testing.TB, dir string, n int, quota int64, request uint) (c c
 		require.NoError(t, m.start())
 	}
 	return c
-}
-
-// freeURL returns a URL without a listener.
-func freeURL(t testing.TB) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return "http://" + l.Addr().String()
 }
 
 // where returns the addresses of all members.

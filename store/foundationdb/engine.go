@@ -47,7 +47,7 @@ func (b binding) Range(r fdb.KeyRange, o fdb.RangeOptions) func() (fdb.KeyValue,
 	}
 }
 
-// engine implements kv.Watcher.
+// engine implements kv.Engine.
 type engine struct {
 	create func() (calls, error)
 	prefix []byte
@@ -56,9 +56,6 @@ type engine struct {
 
 // Traits implements kv.Engine.
 func (e *engine) Traits() rows.Traits { return e.traits }
-
-// Changed implements kv.Engine. The watch may have missed a change, so it returns true.
-func (e *engine) Changed(context.Context) (bool, error) { return true, nil }
 
 type txKey struct{}
 
@@ -82,7 +79,7 @@ func (e *engine) Begin(ctx context.Context) (kv.Txn, error) {
 	return &txn{calls: t, engine: e, ctx: ctx, stop: context.AfterFunc(ctx, t.Cancel)}, nil
 }
 
-// Watch implements kv.Watcher for a span that has one key. Only the last write between two watches
+// Watch implements kv.Engine for a span that has one key. Only the last write between two watches
 // is seen, so others may have been missed.
 func (e *engine) Watch(ctx context.Context, from, _ []byte, f func(*kv.Entry)) {
 	for ctx.Err() == nil {

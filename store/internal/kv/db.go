@@ -53,8 +53,7 @@ type DB struct {
 	options Options
 	name    string
 	engine  Engine
-	process uint64      // the number of this process
-	joined  atomic.Bool // there was a joined transaction since the last call of Changed
+	process uint64 // the number of this process
 
 	mu     sync.Mutex // protects queues
 	queues map[uint64]*local
@@ -73,13 +72,13 @@ func Open(ctx context.Context, name string, e Engine, o Options) (*DB, error) {
 	db.watchCtx, db.stop = context.WithCancel(context.Background())
 	for {
 		err := db.open(ctx)
-		switch {
-		case err == nil:
+		if err == nil {
 			return db, nil
-		case !errors.Is(err, ErrConflict):
-			return nil, err
 		}
-		if err := pause(ctx); err != nil {
+		if errors.Is(err, ErrConflict) {
+			err = pause(ctx)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -154,7 +153,6 @@ func (db *DB) Joined(ctx context.Context) (rows.Tx, error) {
 	if err != nil {
 		return nil, err
 	}
-	db.joined.Store(true)
 	return &tx{Txn: t, ctx: ctx, db: db, joined: true}, nil
 }
 
@@ -173,16 +171,11 @@ func (db *DB) Again(err error) (time.Duration, bool) {
 // Conflicts returns the number of transactions that had to be tried again.
 func (db *DB) Conflicts() int64 { return db.conflicts.Load() }
 
-// Changed implements rows.DB. A joined transaction counts as a change, because its caller commits
-// it without the DB.
-func (db *DB) Changed(ctx context.Context) (bool, error) {
-	joined := db.joined.Swap(false)
-	changed, err := db.engine.Changed(ctx)
-	return changed || joined, err
-}
+// Changed implements rows.DB. The watches may have missed a change, and they do not see those of
+// joined transactions, because they leave out their own process.
+func (db *DB) Changed(context.Context) (bool, error) { return true, nil }
 
-// OnChange makes the DB call f with the number of a queue that others have changed, if the engine
-// is a Watcher. It must be called before any other method.
+// OnChange makes the DB call f with the number of a queue that others have changed. It must be called before any other method.
 func (db *DB) OnChange(f func(queue uint64)) { db.onChange = f }
 
 // Close ends the watches.
@@ -201,10 +194,10 @@ func (db *DB) local(queue uint64) *local {
 	if l == nil {
 		l = &local{}
 		db.queues[queue] = l
-		if w, ok := db.engine.(Watcher); ok && db.onChange != nil && db.watchCtx.Err() == nil {
+		if db.onChange != nil && db.watchCtx.Err() == nil {
 			ctx, stop := context.WithCancel(db.watchCtx)
 			l.stop = stop
-			db.watchers.Go(func() { db.watch(ctx, w, queue) })
+			db.watchers.Go(func() { db.watch(ctx, queue) })
 		}
 	}
 	return l
@@ -221,10 +214,10 @@ func (db *DB) forget(queue uint64) {
 }
 
 // watch calls onChange when another process has notified of a change in a queue.
-func (db *DB) watch(ctx context.Context, w Watcher, queue uint64) {
+func (db *DB) watch(ctx context.Context, queue uint64) {
 	v := view{tx: &tx{db: db}, id: queue}
 	at := v.section(sectionNotifier)
-	w.Watch(ctx, at, prefixEnd(at), func(e *Entry) {
+	db.engine.Watch(ctx, at, prefixEnd(at), func(e *Entry) {
 		if e != nil {
 			var by, n uint64
 			err := decode(e.Value, func(c *coder) { number(c, &by); number(c, &n) })

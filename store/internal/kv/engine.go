@@ -1,5 +1,6 @@
 // Package kv stores the tables of package rows in an ordered map from bytes to bytes. It is the
-// driver for stores over key-value engines. An engine is a small adapter, see [Engine].
+// driver for stores over key-value engines. An adapter is a [Map], which reads at a moment and commits
+// under conditions, or an [Engine], whose own transactions read what they have written.
 //
 // # Layout
 //
@@ -70,28 +71,25 @@ var ErrUnknown = driver.ErrUnknown
 // happened, as with ErrUnknown; if it has not, it never will.
 var ErrFull = errors.New("the database is full")
 
+// Server is the part that Engine and Map have in common.
+type Server interface {
+	// Traits returns the traits of a store over this server, always the same.
+	Traits() rows.Traits
+
+	// Watch calls f with each entry that is written in a span, until ctx is done. It calls f with
+	// nil if it may have missed some.
+	Watch(ctx context.Context, from, to []byte, f func(*Entry))
+}
+
 // Engine is an ordered map from bytes to bytes with transactions.
 type Engine interface {
-	// Traits returns the traits of a store over this engine, always the same.
-	Traits() rows.Traits
+	Server
 
 	Begin(ctx context.Context) (Txn, error)
 
 	// Joined returns the caller's own transaction that ctx carries, nil if it carries none. Its
 	// Commit is a no-op. After its Rollback the caller can only roll back too.
 	Joined(ctx context.Context) (Txn, error)
-
-	// Changed reports whether others may have committed a change since the last call. It is cheap.
-	Changed(ctx context.Context) (bool, error)
-}
-
-// Watcher is an Engine that reports what others write.
-type Watcher interface {
-	Engine
-
-	// Watch calls f with each entry that is written in a span, until ctx is done. It calls f with
-	// nil if it may have missed some.
-	Watch(ctx context.Context, from, to []byte, f func(*Entry))
 }
 
 // Txn is a transaction. It reads the state that was committed when it began, with its own writes.
@@ -137,5 +135,8 @@ type Span struct {
 	Limit    int
 }
 
-// Entry is a key with its value.
-type Entry struct{ Key, Value []byte }
+// Entry is a key with its value. Revision is for the Map from which it comes.
+type Entry struct {
+	Key, Value []byte
+	Revision   int64
+}

@@ -169,11 +169,11 @@ func TestLayout(t *testing.T) {
 
 func TestKeepSchema(t *testing.T) {
 	m := newMemory()
-	_, err := Open(t.Context(), "memory", m, Options{KeepSchema: true})
+	_, err := Open(t.Context(), "memory", Buffered{m}, Options{KeepSchema: true})
 	require.EqualError(t, err, "memory: open: there is no store")
 	require.Empty(t, m.entries)
 	for _, keep := range []bool{false, true} {
-		db, err := Open(t.Context(), "memory", m, Options{KeepSchema: keep})
+		db, err := Open(t.Context(), "memory", Buffered{m}, Options{KeepSchema: keep})
 		require.NoError(t, err)
 		db.Close()
 	}
@@ -215,7 +215,7 @@ func TestDamaged(t *testing.T) {
 }
 
 func readAll(t *testing.T, m *memory) error {
-	db, err := Open(t.Context(), "memory", m, Options{})
+	db, err := Open(t.Context(), "memory", Buffered{m}, Options{})
 	if err != nil {
 		return err
 	}

@@ -3,8 +3,8 @@ package kv
 import (
 	"bytes"
 	"context"
-	"errors"
-	"iter"
+	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -13,148 +13,164 @@ import (
 	"github.com/fairq/fairq/store/internal/rows"
 )
 
-// memory is the simplest Engine: a sorted slice, with one transaction at a time.
+// memory is the simplest Map: a sorted slice, with one transaction at a time.
 type memory struct {
-	turn    chan struct{} // full while a transaction runs
-	entries []Entry
+	entries []Entry               // never changed, but replaced
 	fail    func(op string) error // if not nil, calls return its error
+	cut     func(n int) int       // if not nil, how many of n entries a page has
 }
 
-func newMemory() *memory { return &memory{turn: make(chan struct{}, 1)} }
+func newMemory() *memory { return new(memory) }
 
 func open(t *testing.T, m *memory) *DB {
-	db, err := Open(t.Context(), "memory", m, Options{})
+	db, err := Open(t.Context(), "memory", Buffered{m}, Options{})
 	require.NoError(t, err)
 	return db
 }
 
 func (m *memory) Traits() rows.Traits { return rows.Traits{} }
 
-func (m *memory) Changed(context.Context) (bool, error) { return false, nil }
-
-func (m *memory) Begin(ctx context.Context) (Txn, error) {
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
-	select {
-	case m.turn <- struct{}{}:
-		return &memTxn{m: m, entries: m.entries}, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-func (m *memory) Joined(context.Context) (Txn, error) {
-	return nil, nil //nolint:nilnil // the interface's way to say none
-}
-
-type memTxn struct {
-	m       *memory
-	entries []Entry
-	own     bool // entries is a copy
-	over    bool
-}
-
-func (t *memTxn) failure(op string) error {
-	switch {
-	case t.over:
-		return errors.New("the transaction is over")
-	case t.m.fail != nil:
-		return t.m.fail(op)
-	}
-	return nil
-}
+func (m *memory) Watch(context.Context, []byte, []byte, func(*Entry)) {}
 
 // find returns the index of a key, or the index at which it would be inserted.
-func (t *memTxn) find(key []byte) (int, bool) {
-	return slices.BinarySearchFunc(t.entries, key, func(e Entry, key []byte) int {
+func find(entries []Entry, key []byte) (int, bool) {
+	return slices.BinarySearchFunc(entries, key, func(e Entry, key []byte) int {
 		return bytes.Compare(e.Key, key)
 	})
 }
 
-func (t *memTxn) Get(key []byte) ([]byte, error) {
-	if err := t.failure("Get"); err != nil {
-		return nil, err
+func (m *memory) Read(
+	_ context.Context, at any, keys [][]byte, spans []Span,
+) (found Found, err error) {
+	if m.fail != nil {
+		err = m.fail("Read")
 	}
-	if i, ok := t.find(key); ok {
-		return t.entries[i].Value, nil
+	entries, ok := at.([]Entry)
+	if !ok {
+		entries = m.entries
 	}
-	return nil, nil
-}
-
-func (t *memTxn) Fetch([][]byte, ...Span) error { return nil }
-func (t *memTxn) Guard(_, _ []byte)             {}
-
-func (t *memTxn) Scan(s Span) iter.Seq2[Entry, error] {
-	return func(yield func(Entry, error) bool) {
-		if err := t.failure("Scan"); err != nil {
-			yield(Entry{}, err)
-			return
+	found.At = entries
+	for _, key := range keys {
+		e := Entry{Key: key}
+		if i, ok := find(entries, key); ok {
+			e = entries[i]
 		}
-		from, _ := t.find(s.From)
-		to, _ := t.find(s.To)
-		some := slices.Clone(t.entries[from:max(from, to)])
+		found.Keys = append(found.Keys, e)
+	}
+	for _, s := range spans {
+		from, _ := find(entries, s.From)
+		to, _ := find(entries, s.To)
+		p := Page{Entries: slices.Clone(entries[from:max(from, to)])}
 		if s.Desc {
-			slices.Reverse(some)
+			slices.Reverse(p.Entries)
 		}
-		for i, e := range some {
-			if s.Limit > 0 && i == s.Limit || !yield(e, nil) {
-				return
+		p.Entries = p.Entries[:min(s.Limit, len(p.Entries))]
+		if n := len(p.Entries); m.cut != nil && n > 0 {
+			p.Entries = p.Entries[:m.cut(n)]
+			if p.Next = p.Entries[len(p.Entries)-1].Key; !s.Desc {
+				p.Next = append(bytes.Clone(p.Next), 0)
 			}
 		}
+		found.Pages = append(found.Pages, p)
 	}
+	return found, err
 }
 
-// copyOnce makes the transaction write to a copy of the entries.
-func (t *memTxn) copyOnce() {
-	if !t.own {
-		t.entries, t.own = slices.Clone(t.entries), true
+func (m *memory) Commit(
+	_ context.Context, _ any, _ []Guard, clears []Span, writes []Entry,
+) error {
+	if m.fail != nil {
+		if err := m.fail("Commit"); err != nil {
+			return err
+		}
 	}
-}
-
-func (t *memTxn) Put(key, value []byte) error {
-	if err := t.failure("Put"); err != nil {
-		return err
+	entries := slices.Clone(m.entries)
+	for _, s := range clears {
+		entries = slices.DeleteFunc(entries, func(e Entry) bool { return s.holds(e.Key) })
 	}
-	t.copyOnce()
-	e := Entry{bytes.Clone(key), value}
-	if i, ok := t.find(key); ok {
-		t.entries[i] = e
-	} else {
-		t.entries = slices.Insert(t.entries, i, e)
+	for _, w := range writes {
+		i, ok := find(entries, w.Key)
+		if ok {
+			entries = slices.Delete(entries, i, i+1)
+		}
+		if w.Value != nil {
+			entries = slices.Insert(entries, i, w)
+		}
 	}
+	m.entries = entries
 	return nil
 }
 
-func (t *memTxn) Delete(key []byte) error { return t.Clear(key, append(bytes.Clone(key), 0)) }
-
-func (t *memTxn) Clear(from, to []byte) error {
-	if err := t.failure("Delete"); err != nil {
-		return err
+// TestBuffered compares the reads of random transactions with a map into which each one writes at
+// once. Their pages may end anywhere.
+func TestBuffered(t *testing.T) {
+	key := func() []byte { return []byte{"abcdefgh"[rand.IntN(8)], "abc"[rand.IntN(3)]} }
+	m, model := newMemory(), map[string]string{}
+	for range 500 {
+		if m.cut = nil; rand.IntN(2) == 0 {
+			m.cut = func(n int) int { return 1 + rand.IntN(n) }
+		}
+		x, err := Buffered{m}.Begin(t.Context())
+		require.NoError(t, err)
+		var s Span
+		for range rand.IntN(30) {
+			k, to := key(), key()
+			if s.Limit = rand.IntN(5); rand.IntN(2) == 0 { // else a scan may find the page of a Fetch
+				s = Span{k, to, rand.IntN(2) == 0, s.Limit}
+			}
+			switch rand.IntN(6) {
+			case 0:
+				require.NoError(t, x.Put(k, to))
+				model[string(k)] = string(to)
+			case 1:
+				require.NoError(t, x.Delete(k))
+				delete(model, string(k))
+			case 2:
+				if rand.IntN(3) == 0 {
+					require.NoError(t, x.Clear(s.From, s.To))
+					for key := range model {
+						if s.holds([]byte(key)) {
+							delete(model, key)
+						}
+					}
+				}
+			case 3:
+				require.NoError(t, x.Fetch([][]byte{k}, s))
+			case 4:
+				value, err := x.Get(k)
+				require.NoError(t, err)
+				want, ok := model[string(k)]
+				require.Equal(t, ok, value != nil)
+				require.Equal(t, want, string(value))
+			case 5:
+				var got []Entry
+				for e, err := range x.Scan(s) {
+					require.NoError(t, err)
+					got = append(got, e)
+				}
+				want := entriesOf(model, &s)
+				if s.Limit > 0 {
+					want = want[:min(s.Limit, len(want))]
+				}
+				require.Equal(t, fmt.Sprint(want), fmt.Sprint(got))
+			}
+		}
+		require.NoError(t, x.Commit())
+		require.Equal(t, fmt.Sprint(entriesOf(model, &Span{To: []byte{endByte}})), fmt.Sprint(m.entries))
+		require.ErrorIs(t, x.Commit(), errOver)
 	}
-	t.copyOnce()
-	i, _ := t.find(from)
-	j, _ := t.find(to)
-	t.entries = slices.Delete(t.entries, i, max(i, j))
-	return nil
 }
 
-func (t *memTxn) Commit() error {
-	if err := t.failure("Commit"); err != nil {
-		return err
+// entriesOf returns the entries of a span, in its order.
+func entriesOf(model map[string]string, s *Span) (all []Entry) {
+	for key, value := range model {
+		if s.holds([]byte(key)) {
+			all = append(all, Entry{Key: []byte(key), Value: []byte(value)})
+		}
 	}
-	t.m.entries = t.entries
-	t.end()
-	return nil
-}
-
-func (t *memTxn) Rollback() {
-	if !t.over {
-		t.end()
+	slices.SortFunc(all, func(a, b Entry) int { return bytes.Compare(a.Key, b.Key) })
+	if s.Desc {
+		slices.Reverse(all)
 	}
-}
-
-func (t *memTxn) end() {
-	t.over = true
-	<-t.m.turn
+	return all
 }

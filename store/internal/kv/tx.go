@@ -241,8 +241,7 @@ func pause(ctx context.Context) error {
 	return rows.Pause(ctx, time.Millisecond+rand.N(4*time.Millisecond))
 }
 
-// Notify implements rows.Tx. Commit writes a key that others watch if the engine is a Watcher;
-// they ask Changed otherwise.
+// Notify implements rows.Tx. Commit writes a key that others watch.
 func (x *tx) Notify(queue uint64) {
 	for _, v := range x.views {
 		v.notifies = v.notifies || v.id == queue

@@ -84,8 +84,7 @@ type write struct {
 // Client is a kv.Engine. Each process has its own.
 type Client struct {
 	*DB
-	own, seen uint64 // the number of its own commits, and of commits of others that Changed has seen
-	dead      bool
+	dead bool
 }
 
 // Client returns a new client.
@@ -106,14 +105,8 @@ func (c *Client) Joined(context.Context) (kv.Txn, error) {
 	return nil, nil //nolint:nilnil // the interface's way to say none
 }
 
-// Changed implements kv.Engine.
-func (c *Client) Changed(context.Context) (bool, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	was := c.seen
-	c.seen = c.version - c.own
-	return c.seen != was, nil
-}
+// Watch implements kv.Engine. It sees nothing: processes look at each interval.
+func (c *Client) Watch(context.Context, []byte, []byte, func(*kv.Entry)) {}
 
 // Begin implements kv.Engine.
 func (c *Client) Begin(ctx context.Context) (kv.Txn, error) {
@@ -328,7 +321,6 @@ func (t *txn) apply() error {
 		}
 	}
 	db.version++
-	t.own++
 	db.commits = append(db.commits, commit{db.version, now, t.writes})
 	return nil
 }

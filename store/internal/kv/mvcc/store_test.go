@@ -32,6 +32,9 @@ type handle struct {
 	client *mvcc.Client
 }
 
+// ReportsChanges implements an interface of rowstest.
+func (handle) ReportsChanges() bool { return true }
+
 // openDB opens a database as another process. Each Take gets the very first tasks.
 func openDB(t *testing.T, db *mvcc.DB) handle {
 	client := db.Client()
