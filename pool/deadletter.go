@@ -2,6 +2,7 @@ package pool
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -94,10 +95,10 @@ func (p *Pool[V]) post(letter *DeadLetter[V], a *attempt[V], settle func(refused
 				return
 			}
 			defer settle(refused) // even if the Observer ends the goroutine
-			switch refused {
-			case errNotSent:
+			switch {
+			case errors.Is(refused, errNotSent):
 				return
-			case nil:
+			case refused == nil:
 				p.counts[0][EventDeadLetter].Add(1)
 			}
 			p.observe(func() Event[V] {

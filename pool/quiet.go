@@ -68,7 +68,7 @@ func (ws *workerSet) waitQuiet(ctx context.Context, also func() bool) (atOnce bo
 	ws.mu.Unlock()
 	switch {
 	case quiet && (over || also()):
-		return true, nil
+		return true, nil //nolint:nilerr // over is a sign, no error
 	case over:
 		return false, ErrShutdown
 	}

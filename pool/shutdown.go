@@ -25,7 +25,7 @@ func (ws *workerSet) shutdown(ctx context.Context) error {
 	if ws.done.Err() != nil { // even if ctx is done too
 		ws.running.Wait()
 		ws.cancel(ErrShutdown)
-		return nil
+		return nil //nolint:nilerr // done is a sign, no error
 	}
 	first := ws.ctx.Err() == nil
 	ws.cancel(ErrShutdown)

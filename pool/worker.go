@@ -46,7 +46,7 @@ func (w *worker) run() {
 	defer func() {
 		if !ended { // user code has ended the goroutine, by runtime.Goexit
 			ws.mu.Lock()
-			ws.removeLocked(w)
+			ws.removeLocked()
 			ws.mu.Unlock()
 			ws.wake()
 		}
@@ -88,7 +88,7 @@ func (ws *workerSet) rest(w *worker, isNew bool) (end bool) {
 	ws.mu.Lock()
 	switch {
 	case ws.active > ws.mostLocked() || len(ws.returning) > 0:
-		ws.removeLocked(w) // a handler that returns from Yield gets its place
+		ws.removeLocked() // a handler that returns from Yield gets its place
 		ws.mu.Unlock()
 		ws.wake() // it may have been woken to ask, or others may have seen interrupt until now
 		return true
@@ -97,7 +97,7 @@ func (ws *workerSet) rest(w *worker, isNew bool) (end bool) {
 		ws.mu.Unlock()
 		return false
 	case isNew:
-		ws.removeLocked(w)
+		ws.removeLocked()
 		ws.mu.Unlock()
 		return true
 	}
@@ -120,13 +120,13 @@ func (ws *workerSet) endIdleLocked(n int) {
 	dismissed := slices.Clone(ws.idle[:n])
 	ws.idle = slices.Delete(ws.idle, 0, n)
 	for _, w := range dismissed {
-		ws.removeLocked(w)
+		ws.removeLocked()
 		w.wake <- false
 	}
 }
 
 // removeLocked removes a worker that is about to end.
-func (ws *workerSet) removeLocked(w *worker) {
+func (ws *workerSet) removeLocked() {
 	ws.active--
 	ws.updateLocked()
 	ws.notifyQuietLocked()

@@ -1,6 +1,6 @@
-// Command stores compares the durable queues of this repository with others, in SQLite and in
-// PostgreSQL, which it starts itself. It prints medians as tables in Markdown, and its progress to
-// standard error. README.md describes the measurements.
+// Command stores compares the durable queues of this repository with others, in SQLite, and in
+// PostgreSQL and Redis, which it starts itself. It prints medians as tables in Markdown, and its
+// progress to standard error. README.md describes the measurements.
 package main
 
 import (
@@ -72,6 +72,15 @@ var stores = map[string]*store{
 			{name: "river", module: "github.com/riverqueue/river", open: openRiver},
 		},
 	},
+	"redis": {
+		startRedis,
+		[]int{1, 16, 100},
+		[]trial{{"puts/s", false, put}, {"take+ack/s", true, takeOrWork}},
+		[]contestant{
+			{name: "ours", open: openOurRedis},
+			{name: "asynq", module: "github.com/hibiken/asynq", open: openAsynq},
+		},
+	},
 }
 
 // options are the flags, and what the tests make smaller.
@@ -90,7 +99,7 @@ func main() {
 		backlogs: []int{0, 10_000, 1_000_000}, tasks: 20_000,
 		load: load{heavy: 20_000, light: 1_000, rate: 50, workers: 8, service: time.Millisecond},
 	}
-	flag.StringVar(&o.store, "store", "sqlite", "sqlite or postgres")
+	flag.StringVar(&o.store, "store", "sqlite", "sqlite, postgres or redis")
 	flag.Func("backlog", "how many tasks are there already (default 0,10000,1000000)", o.setBacklogs)
 	flag.DurationVar(&o.time, "time", 0,
 		"how long a trial lasts at most (default 2s, and 20s with -fair)")
@@ -130,7 +139,7 @@ func (o *options) setBacklogs(list string) error {
 func run(ctx context.Context, o *options, out, progress io.Writer) error {
 	store, ok := stores[o.store]
 	if !ok {
-		return fmt.Errorf("-store: %q is neither sqlite nor postgres", o.store)
+		return fmt.Errorf("-store: %q is not sqlite, postgres or redis", o.store)
 	}
 	s, err := store.start(ctx, o.fair)
 	if err != nil {

@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -24,8 +26,16 @@ func TestContestants(t *testing.T) {
 					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 					defer cancel()
 					address := filepath.Join(t.TempDir(), "test.db")
-					if store == "postgres" {
+					switch store {
+					case "postgres":
 						address = pgtest.Shared(t).Database(t)
+					case "redis":
+						needRedis(t)
+						server, err := startRedis(ctx, false)
+						require.NoError(t, err)
+						defer server.stop()
+						address, err = server.create(ctx, c.name)
+						require.NoError(t, err)
 					}
 					q, err := c.open(ctx, address)
 					require.NoError(t, err)
@@ -72,6 +82,13 @@ func TestContestants(t *testing.T) {
 	}
 }
 
+// needRedis skips a test if there is no server to start.
+func needRedis(t *testing.T) {
+	if _, err := exec.LookPath("redis-server"); err != nil && os.Getenv("CI") != "true" {
+		t.Skip(err)
+	}
+}
+
 // The command as a whole, with small numbers.
 func TestRun(t *testing.T) {
 	for store := range stores {
@@ -81,6 +98,9 @@ func TestRun(t *testing.T) {
 					t.Skip("it takes long")
 				}
 				pgtest.Shared(t)
+			}
+			if store == "redis" {
+				needRedis(t)
 			}
 			for _, mode := range []string{"", "fifo", "fair"} {
 				o := &options{
@@ -103,7 +123,7 @@ func TestOptions(t *testing.T) {
 	o := options{store: "other"}
 	require.EqualError(t, o.setBacklogs("1,x"), `"x" is not a number of at least 0`)
 	require.EqualError(t, run(t.Context(), &o, nil, nil),
-		`-store: "other" is neither sqlite nor postgres`)
+		`-store: "other" is not sqlite, postgres or redis`)
 }
 
 func TestTable(t *testing.T) {

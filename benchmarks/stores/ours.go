@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 
 	"github.com/fairq/fairq/pool"
 	"github.com/fairq/fairq/store/postgres"
@@ -41,12 +42,16 @@ func (q *ourQueue) put(ctx context.Context, t item) error {
 }
 
 func (q *ourQueue) putBatch(ctx context.Context, ts []item) error {
-	batch := make([]task.Entry[string], len(ts))
-	for i, t := range ts {
-		batch[i] = task.Entry[string]{Key: t.Key, Payload: t.Payload}
+	for some := range slices.Chunk(ts, 500) { // Redis has a limit
+		batch := make([]task.Entry[string], len(some))
+		for i, t := range some {
+			batch[i] = task.Entry[string]{Key: t.Key, Payload: t.Payload}
+		}
+		if _, err := q.PutBatch(ctx, batch); err != nil {
+			return err
+		}
 	}
-	_, err := q.PutBatch(ctx, batch)
-	return err
+	return nil
 }
 
 func (q *ourQueue) clear(ctx context.Context) error {

@@ -8,13 +8,16 @@ require (
 	github.com/fairq/fairq/store/etcd v0.1.0
 	github.com/fairq/fairq/store/foundationdb v0.1.0
 	github.com/fairq/fairq/store/postgres v0.1.0
+	github.com/fairq/fairq/store/redis v0.1.0
 	github.com/fairq/fairq/store/sqlite v0.1.0
+	github.com/redis/go-redis/v9 v9.23.0
 	github.com/stretchr/testify v1.12.1
 	go.etcd.io/etcd/client/v3 v3.7.3
 	go.uber.org/zap v1.27.1
 )
 
 require (
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/coreos/go-semver v0.3.1 // indirect
 	github.com/coreos/go-systemd/v22 v22.7.0 // indirect
 	github.com/dustin/go-humanize v1.0.1 // indirect
@@ -31,6 +34,7 @@ require (
 	go.etcd.io/etcd/api/v3 v3.7.3 // indirect
 	go.etcd.io/etcd/client/pkg/v3 v3.7.3 // indirect
 	go.opentelemetry.io/otel/sdk/metric v1.45.0 // indirect
+	go.uber.org/atomic v1.12.0 // indirect
 	go.uber.org/multierr v1.11.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/net v0.61.0 // indirect
@@ -52,5 +56,6 @@ replace (
 	github.com/fairq/fairq/store/etcd => ../../store/etcd
 	github.com/fairq/fairq/store/foundationdb => ../../store/foundationdb
 	github.com/fairq/fairq/store/postgres => ../../store/postgres
+	github.com/fairq/fairq/store/redis => ../../store/redis
 	github.com/fairq/fairq/store/sqlite => ../../store/sqlite
 )

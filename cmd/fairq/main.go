@@ -167,10 +167,11 @@ func (o *options) flags() *flag.FlagSet {
 	f := flag.NewFlagSet("fairq", flag.ContinueOnError)
 	f.SetOutput(io.Discard)
 	f.StringVar(&o.store, "store", "", "the `store`: sqlite:FILE, "+
-		"postgres://... or postgres:NAME=VALUE..., as in libpq, etcd://[USER:PASSWORD@]HOST:PORT,... "+
-		"or foundationdb:CLUSTERFILE; unless given, it is $FAIRQ_STORE")
+		"postgres://... or postgres:NAME=VALUE..., as in libpq, etcd://[USER:PASSWORD@]HOST:PORT,..., "+
+		"redis://[USER:PASSWORD@]HOST:PORT/DATABASE, rediss://... with TLS or "+
+		"foundationdb:CLUSTERFILE; unless given, it is $FAIRQ_STORE")
 	f.StringVar(&o.prefix, "prefix", "",
-		"what the programs give as Options.`Prefix` (sqlite, etcd), the bytes of Subspace "+
+		"what the programs give as Options.`Prefix` (sqlite, etcd, redis), the bytes of Subspace "+
 			"(foundationdb) or Schema (postgres)")
 	f.BoolVar(&o.json, "json", false, "print JSON")
 	f.DurationVar(&o.history, "history", 0,

@@ -11,12 +11,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9/logging"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
 	"github.com/fairq/fairq/internal/printable"
 	"github.com/fairq/fairq/store/etcd"
 	"github.com/fairq/fairq/store/postgres"
+	"github.com/fairq/fairq/store/redis"
 	"github.com/fairq/fairq/store/sqlite"
 	"github.com/fairq/fairq/task"
 )
@@ -49,9 +51,13 @@ func openStore(ctx context.Context, o *options) (store, error) {
 		return openFoundationDB(ctx, rest, o)
 	case "etcd":
 		return openEtcd(ctx, o)
+	case "redis", "rediss":
+		logging.Disable()
+		return opened(redis.Open(ctx, o.store,
+			&redis.Options{Prefix: o.prefix, History: o.history, KeepSchema: true}))
 	}
 	return nil, usage("the store is %s; it must begin with sqlite:, postgres://, "+
-		"etcd:// or foundationdb:", withoutPassword(o.store))
+		"etcd://, redis://, rediss:// or foundationdb:", withoutPassword(o.store))
 }
 
 // withoutPassword shows the beginning of a text that may be the mistyped address of a store.

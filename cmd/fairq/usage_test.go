@@ -35,7 +35,7 @@ func TestUsage(t *testing.T) {
 		"stats a":        "which store? Name it with -store or in FAIRQ_STORE",
 		"stats a -force": "stats has no flag -force",
 		"stats a -store x": "the store is x; it must begin with sqlite:, postgres://, " +
-			"etcd:// or foundationdb:",
+			"etcd://, redis://, rediss:// or foundationdb:",
 		"stats a -store postgress://u:pw@h/db": "the store is postgress:...; it must begin",
 		"stats a -store host=h,password=pw":    "the store is host=...; it must begin",
 		"postgres://u:pw@h/db":                 "there is no command postgres:...\n",
@@ -94,6 +94,8 @@ func TestUsage(t *testing.T) {
 		require.NotContains(t, text.String(), "w@")
 	}
 	cli(t, "-store", "postgres://127.0.0.1:1/x", "queues").fails(failed, "127.0.0.1")
+	cli(t, "-store", "redis://u:secret@127.0.0.1:1", "queues").fails(failed, "127.0.0.1:1: ")
+	cli(t, "-store", "redis://u:secret@[", "queues").fails(failed, "redis: open: the URL: ")
 	cli(t, "-store", "foundationdb:", "queues").fails(failed, "-tags foundationdb")
 }
 

@@ -26,11 +26,6 @@ type engine struct {
 	bounds bounds
 }
 
-// answerTimeout is how long the engine waits for an answer. A request that a server has passed on
-// to the leader is lost if the leader dies; the server reports that after seven seconds. A server
-// without an answer after this time is frozen or unreachable, and the client tries another one.
-const answerTimeout = 8 * time.Second
-
 // Traits implements kv.Map.
 func (e *engine) Traits() rows.Traits { return e.traits }
 
@@ -59,8 +54,8 @@ func (e *engine) Watch(ctx context.Context, from, to []byte, f func(*kv.Entry)) 
 
 func (e *engine) key(key []byte) string { return e.prefix + string(key) }
 
-// Read implements kv.Map. The first read returns the newest revision, and later ones the same. Of a
-// span it reads the part that bounds has chosen.
+// Read implements kv.Map. The first read returns the newest revision, and later ones the same. Of
+// a span it reads the part that bounds has chosen.
 func (e *engine) Read(
 	ctx context.Context, at any, keys [][]byte, spans []kv.Span,
 ) (found kv.Found, err error) {
@@ -141,22 +136,16 @@ func (e *engine) span(s *kv.Span) []clientv3.OpOption {
 // exchange reads, and retries while a server is away or the leader changes. If the revision was
 // compacted, the transaction has taken very long.
 func (e *engine) exchange(ctx context.Context, read func(context.Context) error) error {
-	for {
-		once, cancel := context.WithTimeout(ctx, answerTimeout)
-		err := read(once)
-		cancel()
-		if code := codeOf(err); code != codes.Unavailable && code != codes.DeadlineExceeded {
-			if errors.Is(err, rpctypes.ErrCompacted) {
-				err = errors.Join(kv.ErrConflict, err)
-			}
-			return e.explained(err)
-		}
-		if over := rows.Pause(ctx, 20*time.Millisecond); errors.Is(err, over) {
-			return err
-		} else if over != nil {
-			return fmt.Errorf("%w: %w", over, err)
-		}
+	err := kv.Exchange(ctx, isAway, read)
+	if errors.Is(err, rpctypes.ErrCompacted) {
+		err = errors.Join(kv.ErrConflict, err)
 	}
+	return e.explained(err)
+}
+
+func isAway(err error) bool {
+	code := codeOf(err)
+	return code == codes.Unavailable || code == codes.DeadlineExceeded
 }
 
 func codeOf(err error) codes.Code {
@@ -170,9 +159,9 @@ func codeOf(err error) codes.Code {
 	return status.Code(err)
 }
 
-// Commit implements kv.Map. A key that was read must have the revision that was read. Other guarded
-// keys must not be newer than the reads. So deleting an unread key is no conflict: callers guard a
-// key without reading it only if nobody deletes it.
+// Commit implements kv.Map. A key that was read must have the revision that was read. Other
+// guarded keys must not be newer than the reads. So deleting an unread key is no conflict: callers
+// guard a key without reading it only if nobody deletes it.
 func (e *engine) Commit(
 	ctx context.Context, at any, guards []kv.Guard, clears []kv.Span, writes []kv.Entry,
 ) error {
@@ -205,7 +194,7 @@ func (e *engine) Commit(
 			"which is Options.MaxOps",
 			n, e.maxOps)
 	}
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	ctx, cancel := context.WithTimeout(ctx, kv.AnswerTimeout)
 	defer cancel()
 	done, err := e.client.Txn(ctx).If(compares...).Then(ops...).Commit()
 	switch {

@@ -52,24 +52,20 @@ type Options struct {
 }
 
 func (o *Options) check() error {
-	const of = "etcd.Options."
-	err := cmp.Or(
-		rows.CheckRange(of+"Skew", o.Skew, driver.MaxDuration),
-		rows.CheckRange(of+"Poll", o.Poll, driver.MaxDuration),
-		rows.CheckRange(of+"Timeout", o.Timeout, driver.MaxDuration),
-		rows.CheckRange(of+"History", o.History, driver.MaxDuration),
-		rows.CheckRange(of+"MaxPayload", o.MaxPayload, maxPayload),
-	)
-	switch {
-	case err != nil:
-		return err
-	case o.MaxOps != 0 && (o.MaxOps < minOps || o.MaxOps > 1<<20):
-		return &driver.FieldError{
-			Field: of + "MaxOps", Value: o.MaxOps,
+	err := kv.CheckOptions("etcd", o.Skew, maxPayload, o.rules())
+	if err == nil && o.MaxOps != 0 && (o.MaxOps < minOps || o.MaxOps > 1<<20) {
+		err = &driver.FieldError{
+			Field: "etcd.Options.MaxOps", Value: o.MaxOps,
 			Limit: fmt.Sprintf("0, or %d to %d", minOps, 1<<20),
 		}
 	}
-	return nil
+	return err
+}
+
+func (o *Options) rules() rows.Options {
+	return rows.Options{
+		MaxPayload: o.MaxPayload, History: o.History, Poll: o.Poll, Timeout: o.Timeout,
+	}
 }
 
 const (
@@ -122,20 +118,12 @@ const (
 )
 
 func open(ctx context.Context, m kv.Map, o *Options) (*Store, error) {
-	timeout := cmp.Or(o.Timeout, 30*time.Second)
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	db, err := kv.Open(ctx, "etcd: "+cmp.Or(o.Prefix, "fairq/"), kv.Buffered{Map: m},
-		kv.Options{KeepSchema: o.KeepSchema})
+	db, s, err := kv.OpenStore(ctx, "etcd: "+cmp.Or(o.Prefix, "fairq/"), kv.Buffered{Map: m},
+		kv.Options{KeepSchema: o.KeepSchema}, o.rules())
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{db: db, rules: rows.New(db, rows.Options{
-		MaxPayload: cmp.Or(o.MaxPayload, 1<<20), History: o.History,
-		Poll: cmp.Or(o.Poll, 10*time.Second), Timeout: timeout,
-	})}
-	db.OnChange(func(queue uint64) { rows.Changed(s.rules, queue) })
-	return s, nil
+	return &Store{s, db}, nil
 }
 
 // checkVersion asks one of the servers for its version.

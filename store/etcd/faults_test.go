@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/fairq/fairq/store/internal/faulttest"
+	"github.com/fairq/fairq/store/internal/kv"
 	"github.com/fairq/fairq/store/internal/rows"
 	"github.com/fairq/fairq/store/internal/rows/rowstest/kvtest"
 )
@@ -99,7 +100,7 @@ func TestKillMembers(t *testing.T) {
 			// back, and when all calls whose commits it has lost have returned. Otherwise a call
 			// could meet one after the other.
 			cluster{m}.await(ctx, func(s *clientv3.StatusResponse) bool { return s.Leader != 0 })
-			_ = rows.Pause(ctx, answerTimeout)
+			_ = rows.Pause(ctx, kv.AnswerTimeout)
 		}
 	}()
 	faulttest.KillLate(t, openFaulty, c.where()+"#kill/")
@@ -135,7 +136,7 @@ func (m *member) status(ctx context.Context) (*clientv3.StatusResponse, error) {
 // A request without an answer is repeated, until the transaction has taken too long.
 func TestAnswerTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 3*answerTimeout+time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*kv.AnswerTimeout+time.Second)
 		defer cancel()
 		x, begun, asked := new(engine), time.Now(), 0
 		silentFor := func(n int) func(context.Context) error {
@@ -148,9 +149,9 @@ func TestAnswerTimeout(t *testing.T) {
 		}
 		require.NoError(t, x.exchange(ctx, silentFor(2)))
 		require.Equal(t, 3, asked)
-		require.Less(t, time.Since(begun), 2*answerTimeout+time.Second)
+		require.Less(t, time.Since(begun), 2*kv.AnswerTimeout+time.Second)
 		require.ErrorIs(t, x.exchange(ctx, silentFor(9)), context.DeadlineExceeded)
-		require.Equal(t, 3*answerTimeout+time.Second, time.Since(begun))
+		require.Equal(t, 3*kv.AnswerTimeout+time.Second, time.Since(begun))
 	})
 }
 

@@ -11,7 +11,6 @@ import (
 	"github.com/apple/foundationdb/bindings/go/src/fdb"
 	"github.com/apple/foundationdb/bindings/go/src/fdb/subspace"
 
-	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/store/internal/kv"
 	"github.com/fairq/fairq/store/internal/rows"
 )
@@ -53,15 +52,10 @@ const (
 	maxBytes   = 5_000_000
 )
 
-func (o *Options) check() error {
-	const of = "foundationdb.Options."
-	return cmp.Or(
-		rows.CheckRange(of+"Skew", o.Skew, driver.MaxDuration),
-		rows.CheckRange(of+"Poll", o.Poll, driver.MaxDuration),
-		rows.CheckRange(of+"Timeout", o.Timeout, driver.MaxDuration),
-		rows.CheckRange(of+"History", o.History, driver.MaxDuration),
-		rows.CheckRange(of+"MaxPayload", o.MaxPayload, maxPayload),
-	)
+func (o *Options) rules() rows.Options {
+	return rows.Options{
+		MaxPayload: o.MaxPayload, History: o.History, Poll: o.Poll, Timeout: o.Timeout,
+	}
 }
 
 // Store keeps tasks in FoundationDB. All methods may be called at any time by any goroutine.
@@ -93,7 +87,7 @@ func open(ctx context.Context, o *Options, create func() (calls, error)) (*Store
 	if o == nil {
 		o = &Options{}
 	}
-	if err := o.check(); err != nil {
+	if err := kv.CheckOptions("foundationdb", o.Skew, maxPayload, o.rules()); err != nil {
 		return nil, err
 	}
 	e := &engine{create: create, prefix: []byte("fairq/"), traits: rows.Traits{
@@ -103,20 +97,14 @@ func open(ctx context.Context, o *Options, create func() (calls, error)) (*Store
 	if o.Subspace != nil {
 		e.prefix = o.Subspace.Bytes()
 	}
-	timeout := cmp.Or(o.Timeout, 30*time.Second)
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	db, err := kv.Open(ctx, fmt.Sprintf("foundationdb: %q", e.prefix), e,
-		kv.Options{KeepSchema: o.KeepSchema})
+	r := o.rules()
+	r.MaxPayload = cmp.Or(r.MaxPayload, maxPayload)
+	db, rules, err := kv.OpenStore(ctx, fmt.Sprintf("foundationdb: %q", e.prefix), e,
+		kv.Options{KeepSchema: o.KeepSchema}, r)
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{db: db, rules: rows.New(db, rows.Options{
-		MaxPayload: cmp.Or(o.MaxPayload, maxPayload), History: o.History,
-		Poll: cmp.Or(o.Poll, 10*time.Second), Timeout: timeout,
-	})}
-	db.OnChange(func(queue uint64) { rows.Changed(s.rules, queue) })
-	return s, nil
+	return &Store{rules, db}, nil
 }
 
 // WithTx returns a context that makes calls of a queue part of the caller's own transaction, in

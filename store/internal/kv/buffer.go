@@ -158,7 +158,9 @@ func (t *buffer) Fetch(keys [][]byte, spans ...Span) error {
 	for i, s := range unread {
 		t.pages = append(t.pages, page{s, found.Pages[i]})
 		for _, e := range found.Pages[i].Entries {
-			t.known[string(e.Key)] = e
+			if !s.Loose {
+				t.known[string(e.Key)] = e
+			}
 		}
 	}
 	return nil
@@ -167,7 +169,8 @@ func (t *buffer) Fetch(keys [][]byte, spans ...Span) error {
 // page returns the first entries of a span, nil if they were not read.
 func (t *buffer) page(s *Span) *page {
 	for i, p := range t.pages {
-		if p.Desc == s.Desc && bytes.Equal(p.From, s.From) && bytes.Equal(p.To, s.To) {
+		same := p.Desc == s.Desc && p.Loose == s.Loose
+		if same && bytes.Equal(p.From, s.From) && bytes.Equal(p.To, s.To) {
 			return &t.pages[i]
 		}
 	}

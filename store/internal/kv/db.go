@@ -175,7 +175,8 @@ func (db *DB) Conflicts() int64 { return db.conflicts.Load() }
 // joined transactions, because they leave out their own process.
 func (db *DB) Changed(context.Context) (bool, error) { return true, nil }
 
-// OnChange makes the DB call f with the number of a queue that others have changed. It must be called before any other method.
+// OnChange makes the DB call f with the number of a queue that others have changed. It must be
+// called before any other method.
 func (db *DB) OnChange(f func(queue uint64)) { db.onChange = f }
 
 // Close ends the watches.
@@ -228,3 +229,6 @@ func (db *DB) watch(ctx context.Context, queue uint64) {
 		db.onChange(queue)
 	})
 }
+
+// IsNotice reports whether Watch is called for a key.
+func IsNotice(key []byte) bool { return uintAt(key[sizeOf(key, 1):]) == sectionNotifier }

@@ -1,6 +1,6 @@
 // Package kv stores the tables of package rows in an ordered map from bytes to bytes. It is the
-// driver for stores over key-value engines. An adapter is a [Map], which reads at a moment and commits
-// under conditions, or an [Engine], whose own transactions read what they have written.
+// driver for stores over key-value engines. An adapter is a [Map], which reads at a moment and
+// commits under conditions, or an [Engine], whose transactions read their own writes.
 //
 // # Layout
 //
@@ -133,6 +133,7 @@ type Span struct {
 	From, To []byte
 	Desc     bool // the last key comes first
 	Limit    int
+	Loose    bool // each page may be of a later moment: only single entries are of interest
 }
 
 // Entry is a key with its value. Revision is for the Map from which it comes.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -155,7 +156,7 @@ func TestLayout(t *testing.T) {
 	m := newMemory()
 	synctest.Test(t, func(t *testing.T) { fill(t, m) }) // with the same times in each run
 	var b strings.Builder
-	for _, e := range m.entries {
+	for _, e := range span(m.entries, &all) {
 		fmt.Fprintf(&b, "%x %x\n", e.Key, e.Value)
 	}
 	const file = "testdata/layout"
@@ -184,12 +185,11 @@ func TestDamaged(t *testing.T) {
 	m := newMemory()
 	fill(t, m)
 	whole := m.entries
-	for i, e := range whole {
+	for _, e := range span(whole, &all) {
 		if len(e.Value) == 0 {
 			continue
 		}
 		values := [][]byte{
-			nil,
 			{},
 			e.Value[:len(e.Value)-1], append(bytes.Clone(e.Value), 0),
 			bytes.Repeat([]byte{0xff}, 20),
@@ -201,16 +201,16 @@ func TestDamaged(t *testing.T) {
 			}
 		}
 		for _, value := range values {
-			m.entries = slices.Clone(whole)
-			m.entries[i].Value = value
+			m.entries = maps.Clone(whole)
+			m.entries[string(e.Key)] = string(value)
 			if err := readAll(t, m); err != nil {
 				require.ErrorContains(t, err, "memory: ")
 			}
 		}
 	}
-	m.entries = slices.DeleteFunc(slices.Clone(whole), func(e Entry) bool {
-		return bytes.HasPrefix(e.Key, appendTuple(nil, rows.Tuple{int64(1), int64(rows.TaskID)}))
-	})
+	m.entries = maps.Clone(whole)
+	row := string(appendTuple(nil, rows.Tuple{int64(1), int64(rows.TaskID)}))
+	maps.DeleteFunc(m.entries, func(key, _ string) bool { return strings.HasPrefix(key, row) })
 	require.ErrorIs(t, readAll(t, m), errDamaged) // index entries lead to deleted rows
 }
 
@@ -289,8 +289,7 @@ func TestErrors(t *testing.T) {
 		m.fail = nil
 		tx.Rollback()
 		if failed {
-			require.Len(t, m.entries, len(before))
-			require.Same(t, &before[0], &m.entries[0])
+			require.Equal(t, before, m.entries)
 		}
 	}
 	_, err := db.Begin(cancelled(t))

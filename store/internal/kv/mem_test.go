@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -13,11 +14,11 @@ import (
 	"github.com/fairq/fairq/store/internal/rows"
 )
 
-// memory is the simplest Map: a sorted slice, with one transaction at a time.
+// memory is the simplest Map, with one transaction at a time.
 type memory struct {
-	entries []Entry               // never changed, but replaced
+	entries map[string]string     // never changed, but replaced
 	fail    func(op string) error // if not nil, calls return its error
-	cut     func(n int) int       // if not nil, how many of n entries a page has
+	cuts    bool                  // pages may end anywhere
 }
 
 func newMemory() *memory { return new(memory) }
@@ -28,118 +29,117 @@ func open(t *testing.T, m *memory) *DB {
 	return db
 }
 
+// span returns the entries of a span, in its order.
+func span(entries map[string]string, s *Span) (all []Entry) {
+	for _, key := range slices.Sorted(maps.Keys(entries)) {
+		if s.holds([]byte(key)) {
+			all = append(all, Entry{Key: []byte(key), Value: []byte(entries[key])})
+		}
+	}
+	if s.Desc {
+		slices.Reverse(all)
+	}
+	if s.Limit > 0 {
+		all = all[:min(s.Limit, len(all))]
+	}
+	return all
+}
+
+// all is the span of all entries.
+var all = Span{To: []byte{endByte}}
+
 func (m *memory) Traits() rows.Traits { return rows.Traits{} }
 
 func (m *memory) Watch(context.Context, []byte, []byte, func(*Entry)) {}
 
-// find returns the index of a key, or the index at which it would be inserted.
-func find(entries []Entry, key []byte) (int, bool) {
-	return slices.BinarySearchFunc(entries, key, func(e Entry, key []byte) int {
-		return bytes.Compare(e.Key, key)
-	})
+func (m *memory) failure(op string) error {
+	if m.fail == nil {
+		return nil
+	}
+	return m.fail(op)
 }
 
-func (m *memory) Read(
-	_ context.Context, at any, keys [][]byte, spans []Span,
-) (found Found, err error) {
-	if m.fail != nil {
-		err = m.fail("Read")
-	}
-	entries, ok := at.([]Entry)
+func (m *memory) Read(_ context.Context, at any, keys [][]byte, spans []Span) (Found, error) {
+	entries, ok := at.(map[string]string)
 	if !ok {
 		entries = m.entries
 	}
-	found.At = entries
+	found := Found{At: entries}
 	for _, key := range keys {
 		e := Entry{Key: key}
-		if i, ok := find(entries, key); ok {
-			e = entries[i]
+		if value, ok := entries[string(key)]; ok {
+			e.Value = []byte(value)
 		}
 		found.Keys = append(found.Keys, e)
 	}
 	for _, s := range spans {
-		from, _ := find(entries, s.From)
-		to, _ := find(entries, s.To)
-		p := Page{Entries: slices.Clone(entries[from:max(from, to)])}
-		if s.Desc {
-			slices.Reverse(p.Entries)
+		p := Page{Entries: span(entries, &s)}
+		if s.Loose {
+			p.Entries = span(m.entries, &s)
 		}
-		p.Entries = p.Entries[:min(s.Limit, len(p.Entries))]
-		if n := len(p.Entries); m.cut != nil && n > 0 {
-			p.Entries = p.Entries[:m.cut(n)]
+		if n := len(p.Entries); m.cuts && n > 0 {
+			p.Entries = p.Entries[:1+rand.IntN(n)]
 			if p.Next = p.Entries[len(p.Entries)-1].Key; !s.Desc {
 				p.Next = append(bytes.Clone(p.Next), 0)
 			}
 		}
 		found.Pages = append(found.Pages, p)
 	}
-	return found, err
+	return found, m.failure("Read")
 }
 
-func (m *memory) Commit(
-	_ context.Context, _ any, _ []Guard, clears []Span, writes []Entry,
-) error {
-	if m.fail != nil {
-		if err := m.fail("Commit"); err != nil {
-			return err
-		}
+func (m *memory) Commit(_ context.Context, _ any, _ []Guard, clears []Span, writes []Entry) error {
+	if err := m.failure("Commit"); err != nil {
+		return err
 	}
-	entries := slices.Clone(m.entries)
+	entries := maps.Clone(m.entries)
+	if entries == nil {
+		entries = map[string]string{}
+	}
 	for _, s := range clears {
-		entries = slices.DeleteFunc(entries, func(e Entry) bool { return s.holds(e.Key) })
+		maps.DeleteFunc(entries, func(key, _ string) bool { return s.holds([]byte(key)) })
 	}
 	for _, w := range writes {
-		i, ok := find(entries, w.Key)
-		if ok {
-			entries = slices.Delete(entries, i, i+1)
-		}
-		if w.Value != nil {
-			entries = slices.Insert(entries, i, w)
+		if delete(entries, string(w.Key)); w.Value != nil {
+			entries[string(w.Key)] = string(w.Value)
 		}
 	}
 	m.entries = entries
 	return nil
 }
 
-// TestBuffered compares the reads of random transactions with a map into which each one writes at
-// once. Their pages may end anywhere.
+// TestBuffered compares the reads of random transactions with a Map that each one changes at once.
 func TestBuffered(t *testing.T) {
 	key := func() []byte { return []byte{"abcdefgh"[rand.IntN(8)], "abc"[rand.IntN(3)]} }
-	m, model := newMemory(), map[string]string{}
+	m, model, ctx := newMemory(), newMemory(), t.Context()
 	for range 500 {
-		if m.cut = nil; rand.IntN(2) == 0 {
-			m.cut = func(n int) int { return 1 + rand.IntN(n) }
-		}
-		x, err := Buffered{m}.Begin(t.Context())
+		m.cuts = rand.IntN(2) == 0
+		x, err := Buffered{m}.Begin(ctx)
 		require.NoError(t, err)
 		var s Span
 		for range rand.IntN(30) {
 			k, to := key(), key()
 			if s.Limit = rand.IntN(5); rand.IntN(2) == 0 { // else a scan may find the page of a Fetch
-				s = Span{k, to, rand.IntN(2) == 0, s.Limit}
+				s = Span{From: k, To: to, Desc: rand.IntN(2) == 0, Limit: s.Limit}
 			}
 			switch rand.IntN(6) {
 			case 0:
 				require.NoError(t, x.Put(k, to))
-				model[string(k)] = string(to)
+				require.NoError(t, model.Commit(ctx, nil, nil, nil, []Entry{{Key: k, Value: to}}))
 			case 1:
 				require.NoError(t, x.Delete(k))
-				delete(model, string(k))
+				require.NoError(t, model.Commit(ctx, nil, nil, nil, []Entry{{Key: k}}))
 			case 2:
 				if rand.IntN(3) == 0 {
 					require.NoError(t, x.Clear(s.From, s.To))
-					for key := range model {
-						if s.holds([]byte(key)) {
-							delete(model, key)
-						}
-					}
+					require.NoError(t, model.Commit(ctx, nil, nil, []Span{s}, nil))
 				}
 			case 3:
 				require.NoError(t, x.Fetch([][]byte{k}, s))
 			case 4:
 				value, err := x.Get(k)
 				require.NoError(t, err)
-				want, ok := model[string(k)]
+				want, ok := model.entries[string(k)]
 				require.Equal(t, ok, value != nil)
 				require.Equal(t, want, string(value))
 			case 5:
@@ -148,29 +148,38 @@ func TestBuffered(t *testing.T) {
 					require.NoError(t, err)
 					got = append(got, e)
 				}
-				want := entriesOf(model, &s)
-				if s.Limit > 0 {
-					want = want[:min(s.Limit, len(want))]
-				}
-				require.Equal(t, fmt.Sprint(want), fmt.Sprint(got))
+				require.Equal(t, fmt.Sprint(span(model.entries, &s)), fmt.Sprint(got))
 			}
 		}
 		require.NoError(t, x.Commit())
-		require.Equal(t, fmt.Sprint(entriesOf(model, &Span{To: []byte{endByte}})), fmt.Sprint(m.entries))
+		require.Equal(t, span(model.entries, &all), span(m.entries, &all))
 		require.ErrorIs(t, x.Commit(), errOver)
 	}
 }
 
-// entriesOf returns the entries of a span, in its order.
-func entriesOf(model map[string]string, s *Span) (all []Entry) {
-	for key, value := range model {
-		if s.holds([]byte(key)) {
-			all = append(all, Entry{Key: []byte(key), Value: []byte(value)})
+// A loose scan sees a later change. Other reads of the transaction do not, before or after it.
+func TestLoose(t *testing.T) {
+	m, key := newMemory(), []byte("a")
+	write := func(value string) {
+		entry := Entry{Key: key, Value: []byte(value)}
+		require.NoError(t, m.Commit(t.Context(), nil, nil, nil, []Entry{entry}))
+	}
+	write("old")
+	x, err := Buffered{m}.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = x.Get([]byte("b"))
+	require.NoError(t, err)
+	write("new")
+	for _, loose := range []bool{true, false, true} {
+		s := all
+		s.Loose = loose
+		want := map[bool]string{true: "new", false: "old"}[loose]
+		for e, err := range x.Scan(s) {
+			require.NoError(t, err)
+			require.Equal(t, want, string(e.Value))
 		}
+		value, err := x.Get(key)
+		require.NoError(t, err)
+		require.Equal(t, "old", string(value))
 	}
-	slices.SortFunc(all, func(a, b Entry) int { return bytes.Compare(a.Key, b.Key) })
-	if s.Desc {
-		slices.Reverse(all)
-	}
-	return all
 }

@@ -325,7 +325,7 @@ func (v *view) span(r *rows.Range, at []byte) Span {
 		s.From = append(s.From, v.head.mark.entry...)
 	}
 	if r.Only != (rows.Only{}) {
-		s.Limit = 0
+		s.Limit, s.Loose = 0, r.Index == rows.TaskID && r.Lock == rows.NoLock
 	}
 	return s
 }

@@ -108,7 +108,7 @@ func (v *view) KeyStats(n int) ([]rows.Key, error) {
 // visit reads each row of a table into r, and calls f.
 func visit[R any](t table[R], r *R, f func()) error {
 	at := t.index(t.schema[0].Index)
-	for e, err := range t.tx.scan(Span{From: at, To: prefixEnd(at)}) {
+	for e, err := range t.tx.scan(Span{From: at, To: prefixEnd(at), Loose: true}) {
 		if err == nil {
 			err = t.fail("read", e.Key, decode(e.Value, func(c *coder) { t.code(c, r) }))
 		}
@@ -124,7 +124,9 @@ func visit[R any](t table[R], r *R, f func()) error {
 // per key. next skips the other tasks of the last key.
 func (v *view) CountKeys(from string, n int) (keys int, next string, err error) {
 	at := v.index(rows.TaskLine)
-	s := Span{From: appendTuple(bytes.Clone(at), rows.Tuple{from}), To: prefixEnd(at), Limit: n}
+	s := Span{
+		From: appendTuple(bytes.Clone(at), rows.Tuple{from}), To: prefixEnd(at), Limit: n, Loose: true,
+	}
 	var key []byte
 	for e, err := range v.scan(s) {
 		if err != nil {

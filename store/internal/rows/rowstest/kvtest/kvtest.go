@@ -27,6 +27,12 @@ type handle struct {
 
 func (handle) ReportsChanges() bool { return true }
 
+// Again is Again of the DB without a pause, because time would pass in it.
+func (h handle) Again(err error) (time.Duration, bool) {
+	_, again := h.DB.Again(err)
+	return 0, again
+}
+
 // Reopen is called by rowstest.
 func (h handle) Reopen(t *testing.T) rows.DB { return newHandle(t, h.m) }
 
