@@ -62,7 +62,9 @@ func NewCollector(n int, sources ...*monitor.Source) *Collector {
 
 // Show replaces the sources. It is for pools, which get their Observer before there is a source of
 // them: see [Observe]. It panics if two sources have the same name.
-func (c *Collector) Show(sources ...*monitor.Source) { c.set.Store(metrics.New(c.keys, sources...)) }
+func (c *Collector) Show(sources ...*monitor.Source) {
+	c.set.Store(metrics.New(c.keys, sources...))
+}
 
 // nameOf returns the name of a metric by the rules for OpenTelemetry's metrics.
 func nameOf(m *metrics.Metric) string {
