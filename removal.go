@@ -124,8 +124,8 @@ func (q *Queue[K, V]) remove(node uint32) V {
 		q.dropTurn(s)
 	}
 	if hasAll && turn != node && q.links.at(turn).key&itemGone != 0 {
-		// The item of this node has left, so without the turn it is free. It is the end of a run,
-		// unless all turns are before the node of the oldest item: runs begin behind that.
+		// This node has lost its item and now its turn: it is free. It ends a run if it is behind
+		// the oldest item's node, which then has a turn, because nodes with turns come first.
 		if s.len > 1 && q.links.at(s.oldest).nextTurn != 0 {
 			q.shortenRun(turn)
 		}

@@ -17,8 +17,8 @@ type Event[V any] struct {
 	// item of a FairQueue has only the Payload, and 1 as Attempts.
 	Task *task.Task[V]
 
-	// Took of the end of an attempt is how long the handler ran. Of an EventStarted it is how long
-	// the task had been ready, 0 for an item of a FairQueue.
+	// Took is, at the end of an attempt, how long the handler ran. For EventStarted it is how
+	// long the task had been ready, 0 for an item of a FairQueue.
 	Took time.Duration
 
 	Delay  time.Duration  // of EventRetried and EventSnoozed: until the next attempt

@@ -46,8 +46,8 @@ func (ws *workerSet) givePlace(w *worker) {
 	ws.wake()
 }
 
-// takePlace waits until there is a place for a worker again. The first worker to finish its task
-// makes it, because returning handlers go before new tasks.
+// takePlace waits until a worker has a place again. The next worker that ends a task gives up its
+// own, because returning handlers go before new tasks.
 func (ws *workerSet) takePlace(w *worker) {
 	ws.mu.Lock()
 	w.yieldDepth--

@@ -314,8 +314,8 @@ func (n *notifier) wait(ctx context.Context, uniqueKey string) error {
 	case again.ID == outcome.ID && again.Done:
 		return again.Err
 	case again.ID != outcome.ID || err != nil:
-		// The task has ended, and another one has its unique key, or its outcome is forgotten. It
-		// ended after Ended could report it, or before.
+		// The outcome is not stored any more. If the task ended while the call waited, Ended has
+		// sent the outcome; else nobody knows it.
 		select {
 		case err := <-end:
 			return err

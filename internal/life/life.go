@@ -427,8 +427,8 @@ func (t *Task) Replace(
 	return f, err
 }
 
-// Waits reports whether a task waits after a transition. If the task had a follower, that replaces
-// it then, and is deleted; else the follower gets the unique key, and starts.
+// Waits reports whether a task waits after a transition. If it waits, its follower, if any,
+// replaces it and is deleted. If not, the follower gets its unique key, and starts.
 func (f *Transition) Waits() bool { return f.State != 0 && f.State != driver.Buried }
 
 // Delete removes a task.

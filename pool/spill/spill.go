@@ -28,9 +28,9 @@ type Options[V any] struct {
 	// hour.
 	MaxFileAge time.Duration
 
-	// MaxBytes is the size of all files with letters together; a Write beyond it returns
-	// [ErrFull]. A file counts until all its letters are restored; refused letters may exceed it. 0
-	// means no limit.
+	// MaxBytes limits the size of all files together: a Write beyond it returns [ErrFull], but
+	// Restore keeps the letters that are refused. A file counts until all its letters are
+	// restored. 0 means no limit.
 	MaxBytes int64
 
 	// Sync makes each Write wait until the disk has the letter, so that it survives a loss of

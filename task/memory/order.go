@@ -11,12 +11,13 @@ import (
 
 // A band has the lines of one priority: see package order for their turns.
 //
-// The invariant: a line with tasks is in the heap of its band, and a lane with tasks in the heap
-// of its kind, unless they are hidden: a taker has come upon them while their key was blocked, and
-// the key still is. So the cost of blocking a key does not depend on the number of its lines and
-// lanes. In the heap of a kind a lane may have the place that it had before its line used a turn.
-// That is never too late, and the taker that finds the lane there moves it. So the cost of a take
-// does not depend on the kinds of other tasks.
+// The invariant: a line with tasks is in the heap of its band, and a lane, the tasks of one kind in
+// a line, in the heap of its kind. But a taker that meets one of a blocked key hides it until the
+// key is free. So the cost of blocking a key does not depend on its lines and lanes.
+//
+// When a line uses a turn, its lanes stay where they are in the heaps of their kinds, perhaps too
+// far ahead. The taker that meets such a lane moves it. So the cost of a take does not depend on
+// other kinds.
 type band struct {
 	queue    *queue
 	priority int

@@ -19,8 +19,8 @@ import (
 // killed are the queues of Kill.
 var killed = []string{"plain", "limited"}
 
-// Kill ends processes that put tasks, and others that work on them, at random moments, and audits
-// the journal. It kills four in five of them. Each ended process is replaced; the others go on.
+// Kill ends random processes, of some that put tasks and some that work on them: four in five by
+// a kill, the others by Stop. New ones take their places. At last it audits the journal.
 func Kill(t *testing.T, open Opener, where string) { kill(t, open, where, false) }
 
 // KillLate is Kill for a database whose servers are killed too, so that timed events may be late.

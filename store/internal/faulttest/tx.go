@@ -14,9 +14,9 @@ import (
 // an error.
 type InTx func(ctx context.Context, f func(context.Context) error) error
 
-// WakesAfterCommit lets a call wait in this process, and one as if in another process, while a
-// task is put in a transaction whose end the Store does not see. As for Wake, a Poll should be
-// longer than the test may take.
+// WakesAfterCommit checks that a Take in this process, and one in another, gets a task put in a
+// caller's transaction: at its commit, not before. A Take that is not woken waits for a Poll,
+// which should be longer than the test may take.
 func WakesAfterCommit(t *testing.T, open Opener, where string, in InTx) {
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()

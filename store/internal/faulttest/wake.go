@@ -128,8 +128,8 @@ func Fair(t *testing.T, open Opener, where string, perRound int) {
 		}
 	}
 	all.Wait()
-	// served is how often each key was served since the last turn of another. Both turns are in the
-	// same round or in one and the next.
+	// served[a][b] counts b's turns since a's last one. Until a's next turn they are from two
+	// rounds at most.
 	served := map[string]map[string]int{}
 	for key := range keys {
 		served[fmt.Sprint(key)] = map[string]int{}

@@ -127,8 +127,8 @@ type Txn interface {
 	Rollback()
 }
 
-// Span is the keys From <= key < To, or the first Limit of them; with Desc, the last Limit. A
-// Limit of 0 means all keys, though a scan may stop early.
+// Span is the keys From <= key < To, or the first Limit of them; with Desc, the last Limit. With
+// Limit 0 the reader may break off: do not fetch all.
 type Span struct {
 	From, To []byte
 	Desc     bool // the last key comes first

@@ -63,12 +63,11 @@ type Traits struct {
 	// a Lock has no meaning, because there is no other transaction.
 	Exclusive bool
 
-	// Optimistic is true if no transaction waits for another one, but the later commit of two that
-	// conflict fails. Two transactions that write or make the same row conflict, even if they have
-	// read it with NoLock. So where tasks are counted by key or by group a transaction need not be
-	// alone in the queue: it writes the row of each key and group whose tasks it changes, and
-	// conflicts by that. (A driver that locks rows would have to know them in advance, or two
-	// transactions would wait for each other.)
+	// Optimistic is true if no transaction waits for another one: of two that conflict, the later
+	// commit fails. Two conflict if they write or make the same row, even one read with NoLock.
+	// So a transaction that counts the tasks of keys or groups need not be alone in the queue: it
+	// writes their rows, and conflicts with others that do. (A driver that locks rows would have
+	// to know the rows in advance, or two transactions would wait for each other.)
 	Optimistic bool
 
 	// Undo is true if Rollback of a Joined transaction undoes its changes. Otherwise the rules do not

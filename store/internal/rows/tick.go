@@ -144,8 +144,8 @@ func (u *unit) forgetAt(until int64) int64 {
 	return life.Plus(until, keepEnds+u.q.settings.Retention/4)
 }
 
-// retryAt returns the time for a change that is due at a time: that time, but later if others have
-// locked its rows. They have if it is due already, and idle reports that nothing was changed.
+// retryAt returns when to make a change that is due at a time: then. If that time is over and
+// nothing was changed (idle), others have locked its rows: then it returns a time after a pause.
 func (u *unit) retryAt(at int64, idle bool) int64 {
 	if idle && at != 0 && at <= u.now {
 		return life.Plus(u.now, lockedPause)

@@ -243,9 +243,9 @@ func (u *unit) closeGaps() {
 	}
 }
 
-// closeGap gives a free turn to the first task of a line behind another turn, if its own is later.
-// That leaves a gap behind it, which is closed in the same way when the task is taken (Row.Gap),
-// because moving up all tasks of the line at once would take a write for each.
+// closeGap moves the first task behind a gap up to the free turn, unless it has an equal turn.
+// That leaves a gap behind it, to be closed when the task is taken (Row.Gap): to move up all
+// tasks of the line at once would take a write for each.
 func (u *unit) closeGap(l Line, after gap, free account.Account) {
 	next := must(u.v.Next(l, after.Round, after.place))
 	if next == nil || next.turn() == free {
