@@ -95,10 +95,10 @@ func (p *Pool[V]) post(letter *DeadLetter[V], a *attempt[V], settle func(refused
 				return
 			}
 			defer settle(refused) // even if the Observer ends the goroutine
-			switch {
-			case errors.Is(refused, errNotSent):
+			if errors.Is(refused, errNotSent) {
 				return
-			case refused == nil:
+			}
+			if refused == nil {
 				p.counts[0][EventDeadLetter].Add(1)
 			}
 			p.observe(func() Event[V] {

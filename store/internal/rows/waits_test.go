@@ -72,11 +72,11 @@ func TestPassedOver(t *testing.T) {
 	})
 }
 
-// hanging is a database whose commits wait for the end of their contexts.
+// hanging is a database whose next commit waits for the end of its context.
 type hanging struct {
 	*rowstest.DB
-	hangs atomic.Bool
-	after bool // they hang after the change was made
+	hangs atomic.Bool // the next one
+	after bool        // it hangs after the change was made
 }
 
 type hangingTx struct {
@@ -91,7 +91,7 @@ func (h *hanging) Begin(ctx context.Context) (rows.Tx, error) {
 }
 
 func (tx *hangingTx) Commit() error {
-	if !tx.hangs.Load() {
+	if !tx.hangs.Swap(false) {
 		return tx.Tx.Commit()
 	}
 	if tx.after {
@@ -124,7 +124,6 @@ func TestCommitHangs(t *testing.T) {
 				require.ErrorIs(t, err, task.ErrUnknown)
 				require.ErrorIs(t, err, context.DeadlineExceeded)
 				require.Equal(t, 1500*time.Millisecond, time.Since(begun))
-				db.hangs.Store(false)
 				require.NoError(t, q.take("a1").Ack(t.Context()))
 			})
 		})
