@@ -61,18 +61,18 @@ type Options[K comparable, V any] struct {
 	// each 65,536 rounds that keys owe.
 	SettleCosts bool
 
-	// ShareTime makes the keys share the working time of the consumers, instead of rounds. The next
-	// item is the oldest one of the key with the fewest items in hand for its weight, in whole
-	// numbers; among these, of the key that has used the least time; among these, of the key whose
-	// oldest item came first. An item is in hand from its pop until a call of [FairQueue.Done] with
-	// it. [FairQueue.All] and pool.NewWorkers make that call. Without it the item stays in hand, and
-	// its key behind others. A key pays for the time of an item when the item ends, and only for the
-	// time in which items were queued. docs/design.md has the rule and its bounds for permits: read
-	// an item in hand for a held permit, and the number of consumers for the limit.
+	// ShareTime makes the keys share the working time of the consumers, instead of rounds. An item
+	// is in hand from its pop until [FairQueue.Done], which [FairQueue.All] and pool.NewWorkers
+	// call; without that call its key stays behind others. The next item is the oldest one of the
+	// key with the fewest items in hand, divided by its weight and rounded down. On a tie it is
+	// that of the key that has used the least time, then of the key whose oldest item came first.
+	// A key pays for the time of an item when the item ends, and only for the time in which items
+	// were queued. docs/design.md has the rule and its bounds for permits: an item in hand is a
+	// held permit, and the number of consumers is the limit.
 	//
-	// Costs and a Quantum are errors with ShareTime. There are no rounds: Position, Upcoming and
-	// Drain give the order in which items leave if no item in hand ends, with 1 for a round, and
-	// take O(keys) more. The reach of a backlog is its items for the key's weight, rounded up.
+	// Costs and a Quantum are errors with ShareTime. Position, Upcoming and Drain give the order
+	// in which items leave if no item in hand ends, and take O(keys) more; the Round of each item
+	// is 1. A backlog reaches as far as its items, divided by the key's weight and rounded up.
 	ShareTime bool
 
 	// MaxInFlightPerKey is the greatest number of items that a key has in hand with ShareTime, which

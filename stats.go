@@ -56,8 +56,8 @@ type KeyStat[K comparable] struct {
 	Paused  bool `json:"paused,omitempty"` // by task.Queue.PauseKey
 
 	// WaitsUntil is the time from which tasks of the key can be taken again; zero unless the key
-	// waits, see task.Queue.HoldKey. HeldUntil is the same without task.Options.KeyRate: if it is
-	// earlier, the key has no tokens.
+	// waits. HeldUntil is the end of its task.Queue.HoldKey, zero without one. If that is earlier,
+	// its KeyRate is used up.
 	WaitsUntil time.Time `json:"waits_until,omitzero"`
 	HeldUntil  time.Time `json:"held_until,omitzero"`
 

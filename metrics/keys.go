@@ -82,8 +82,8 @@ func (e events) plus(d events) events {
 	return e
 }
 
-// keyValues has the exported values of a source's keys. The values of keys with labels, of keys
-// that had one, and of other sum up to the counts of the source.
+// keyValues has the exported values of a source's keys. The values in keys, gone and other sum up
+// to the counts of the source.
 type keyValues struct {
 	total events
 	last  map[string]events // of the keys that are counted

@@ -248,8 +248,8 @@ type Backend interface {
 	Close() error
 }
 
-// Tx is a transaction of the caller's own, and calls can be part of it. The caller commits the
-// zero Tx, so that no Store knows when; InTx makes the others.
+// Tx is a transaction of the caller's own, and calls can be part of it. No Store learns when the
+// caller commits a zero Tx; OnCommit needs one of InTx.
 type Tx struct {
 	known bool
 

@@ -378,8 +378,8 @@ func (u *unit) forget(r *Row, why driver.EventType, now int64, lease uint64, o O
 	}
 }
 
-// mattersToOthers reports whether other processes may wait for the end of a task. They do not if
-// it was taken here, unless it has a unique key, or its group or key may go on without it.
+// mattersToOthers reports whether other processes may wait for the end of a task. If it was taken
+// here they do not, unless it has a unique key, or its end lets its group or key go on.
 func (u *unit) mattersToOthers(r *Row) bool {
 	_, here := u.q.names[r.Consumer]
 	return r.Was != driver.Taken || !here || r.UniqueKey != "" || r.Group != "" || u.q.turns != plain
