@@ -87,8 +87,8 @@ func (u *unit) advance() {
 	}
 }
 
-// endWaits ends up to n waits of keys that are due. It returns what is left of n, and whether it
-// has ended all that it has found.
+// endWaits ends up to n waits of keys that are due. It returns the rest of n, and whether it has
+// ended all that it has found.
 func (u *unit) endWaits(n int) (left int, done bool) {
 	if n == 0 {
 		return 0, true
