@@ -61,7 +61,8 @@ func (w *worker) run() {
 		} else {
 			next = ws.take(w, wasIdle)
 		}
-		if wasIdle = next == nil; wasIdle {
+		wasIdle = next == nil
+		if wasIdle {
 			ended = ws.rest(w, isNew)
 		} else {
 			isNew, w.idleSince = false, time.Time{}
