@@ -54,8 +54,8 @@
 //
 // A handler that hangs keeps its worker. By default one key whose handlers hang takes all workers,
 // so nobody's tasks start any more. A MaxInFlightPerKey of the queue below the workers prevents
-// that: with w workers and a limit of n, w/n keys, rounded up, less 1 may hang while the others
-// are served. So a limit of half of the workers bears one such key. A Policy.Timeout gives workers
+// that: with w workers and a limit of n, the others are served as long as fewer than w/n keys
+// hang. So a limit of half of the workers bears one such key. A Policy.Timeout gives workers
 // back, but only from handlers that heed their contexts. With NewWorkers the limit is that of a
 // FairQueue with ShareTime, and the context of a handler ends with WorkersOptions.Timeout.
 //
@@ -64,8 +64,8 @@
 // # Cost
 //
 // With a store in memory, workers take and settle their tasks themselves. With another store, the
-// pool takes tasks in batches and settles them in the background, in a goroutine each, at most 256
-// or one for each worker.
+// pool takes tasks in batches, and settles each in a goroutine in the background: at most 256 at a
+// time, or Scale.Max if that is more. Beyond that the workers settle.
 //
 // Taking and settling a task are O(1) as in package task, O(classes) if there are several, in the
 // worst case. An idle worker waits in the pool; waking it costs a switch of goroutines.

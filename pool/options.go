@@ -56,12 +56,12 @@ type Options[V any] struct {
 	// workers free for urgent tasks.
 	Filter task.Filter
 
-	// Prefetch limits the tasks that are taken before workers are free for them, at most
-	// [task.MaxBatch], so that workers need not wait for a transaction. The pool holds twice as
-	// many tasks as start while a batch is taken, so none if tasks run for long. It hands a
-	// task without a worker back after at most half a second. It prefetches only with one class,
-	// and from a queue that is not in memory. 0 means 256, or Scale.Max if that is
-	// more; a negative value means none.
+	// Prefetch limits the tasks that are taken before workers are free for them, so that workers need
+	// not wait for a transaction. It is at most [task.MaxBatch]; 0 means 256, or Scale.Max if that is
+	// more, and a negative value means none. The pool holds twice as many tasks as usually start in
+	// the time in which it takes a batch, so none if tasks run for longer than that. It hands a task
+	// that has found no worker back after at most half a second. It prefetches only with one class,
+	// and from a queue that is not in memory.
 	Prefetch int
 
 	// DeadLetters, the sink, receives tasks that could not be done. The pool calls it in goroutines

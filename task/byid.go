@@ -58,7 +58,7 @@ func (q *Queue[V]) KickID(ctx context.Context, id ID) error {
 }
 
 // Bury buries a task in any state. A lease on it is lost. Bury returns [ErrNotFound] if there is
-// no such task. As with Delete, it may be what another caller has put.
+// no such task. It may bury what another caller has put with PutOptions.Replace: see Delete.
 func (q *Queue[V]) Bury(ctx context.Context, id ID, reason error) error {
 	return q.change(ctx, id, driver.BuryOne, buryError(reason), false)
 }

@@ -21,12 +21,12 @@ import (
 //
 // ByBacklog begins with the keys that have the most tasks in all states, ByOldest with the keys
 // that have the oldest ready or delayed task. Behind the n keys both list all other paused keys,
-// with tasks or without, but not the keys that wait after HoldKey, because there may be many.
-// They cost
+// with tasks or without, but not the keys that wait after HoldKey, because there may be many. (Only
+// ByBacklog with n = 0 adds up to 1,000, in databases without numbers of tasks.) Both cost
 //
 //   - in memory O(keys), with the queue locked, and then a scan of tasks without the lock;
-//   - in databases a read of all tasks; in SQLite and Postgres, if n is 0, of those of paused
-//     keys alone. Up to 1,000 keys that wait follow, in databases without their numbers of tasks.
+//   - in databases a read of all tasks, but in SQLite and Postgres, if n is 0, only of the tasks
+//     of paused keys.
 //
 // ByServed and ByRefused read only what this Queue has counted, so a KeyStat has no other fields,
 // and without Options.CountKeys there are no keys. They are O(Options.CountKeys · log

@@ -34,11 +34,11 @@ type Options[V any] struct {
 	// WhenFull decides about a Put into a full queue. (Queue-wide.) With [fairq.RejectOverShare] a
 	// key may hold about as many places as are free, counted as for Capacity.
 	//
-	// The Evict options look at a key with the most ready and delayed tasks for its weight. If the
-	// new task's key has as many, EvictHeaviest refuses the new task, and EvictOldest looks at
-	// that key. EvictHeaviest evicts the task that became ready or delayed last, EvictOldest the
-	// first one. If no task is ready or delayed, both refuse. A store in a database drops no
-	// durable task: there Open refuses both.
+	// EvictHeaviest looks at the ready and delayed tasks: from a key with the most of these (by its
+	// weight) it evicts the task that became ready or delayed last, unless the new task's key has as
+	// many. EvictOldest evicts the task that became ready or delayed first, of the new task's own key
+	// if that has as many. If no task is ready or delayed, both refuse. A store in a database drops
+	// no durable task: there Open refuses both.
 	WhenFull fairq.WhenFull
 
 	// OnEvict gets the tasks that a Put of this Queue has evicted. That Put calls it before it

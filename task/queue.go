@@ -512,11 +512,11 @@ func (q *Queue[V]) Stats(ctx context.Context) (Stats, error) {
 // loop or end ctx, because until then the queue keeps the events.
 func (q *Queue[V]) Events(ctx context.Context) iter.Seq[Event] { return q.notifier.events(ctx) }
 
-// Close ends the use of the queue: all calls, waiting ones too, return [ErrClosed]. It hands back
-// the tasks of its consumers, even while somebody works on them: their Ack returns ErrClosed. The
-// tasks stay in the store. Then Close waits until Options.OnExpire has got all expired tasks. If
-// ctx is done first, it returns its error. After an error call Close again, to finish; after
-// success a second call does nothing.
+// Close ends the use of the queue: all calls, waiting ones too, return [ErrClosed], and the tasks
+// of its consumers are handed back, even while somebody works on them: their Ack returns
+// ErrClosed. The tasks stay in the store. Then Close waits until Options.OnExpire has got all
+// expired tasks. If ctx is done first, it returns its error. After an error call Close again, to
+// finish; after success a second call does nothing.
 func (q *Queue[V]) Close(ctx context.Context) error {
 	q.close.Lock()
 	defer q.close.Unlock()

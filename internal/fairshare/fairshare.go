@@ -241,7 +241,7 @@ func (s *Shares[K, D]) Admit(k *Key[K, D], first uint64, now time.Duration) {
 func (s *Shares[K, D]) lift(floor float64, now time.Duration) {
 	if heap := s.heaps[behind]; len(heap) > 0 && floor > heap[0].total()+s.slack {
 		// The totals in the heap may be too low. Only the first is brought up to date, so this takes
-		// O(log keys). One of the next admissions does the same to the others.
+		// O(log keys). Another one is when it is the first, at one of the next admissions.
 		k := heap[0].key
 		s.count(k, now)
 		s.placeBehind(k)

@@ -25,8 +25,8 @@ type Options struct {
 	// while it copies a large one.
 	MaxPayload int
 
-	// Skew is the largest difference between the clocks of two machines; 0 means a second. For that
-	// long other processes wait after the end of a lease, and after a process has died.
+	// Skew is the largest difference between the clocks of two machines; 0 means a second. Other
+	// processes take over a task only that long after its lease has ended or its process has died.
 	Skew time.Duration
 
 	// Poll is the interval at which waiting calls look for changes of other processes; 0 means ten

@@ -73,8 +73,8 @@ func (u *unit) put(n *driver.New) (driver.ID, error) {
 	return driver.ID(r.ID), nil
 }
 
-// replace puts a task in the place of the task with its unique key, or of the follower of that. It
-// returns 0 if the task is to be the follower.
+// replace puts a new task in the place of r, the task with its unique key; if r is taken, in the
+// place of r's follower. If there is none, it returns 0: the new task is to be the follower.
 func (u *unit) replace(r *Row, n *driver.New, now int64) (driver.ID, error) {
 	t, record := u.life(r), u.record(r)
 	is := record.Info()

@@ -109,8 +109,8 @@ type queue struct {
 	leasesToCheck int // with more leases than these, checkLeases does something
 	dropped       bool
 
-	// A process that is alone takes a queue for itself rather than lock keys, because then the driver
-	// keeps the Head. If a Head is not kept, it works beside others for a number of transactions.
+	// While beside is 0, transactions take the whole queue rather than lock keys, because then the
+	// driver keeps the Head. If it did not, others write too: then so many transactions lock keys.
 	beside   int
 	keeps    bool // the driver keeps the last Head, unless others have written
 	keyCount keyCount

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// show returns what a View returned as a string. It is the same for things that are to be equal:
-// nil and empty slices are the same, as is the order of things that have none, and what a driver
-// may choose is left out.
+// show returns what a View returned as a string, the same one for things that are to be equal. So
+// nil is written like an empty slice, a map in the order of its keys, and fields that a driver may
+// fill as it likes are left out.
 func show(x any) string { return showValue(reflect.ValueOf(x)) }
 
 func showValue(v reflect.Value) string {
