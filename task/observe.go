@@ -21,8 +21,8 @@ import (
 //
 // ByBacklog begins with the keys that have the most tasks in all states, ByOldest with the keys
 // that have the oldest ready or delayed task. Behind the n keys both list all other paused keys,
-// with tasks or without, but not the keys that wait after HoldKey, because there may be many. (Only
-// ByBacklog with n = 0 adds up to 1,000, in databases without numbers of tasks.) Both cost
+// with tasks or without, but not the keys that wait after HoldKey, because there may be many.
+// (Only ByBacklog with n = 0 adds up to 1,000, in databases without numbers of tasks.) Both cost
 //
 //   - in memory O(keys), with the queue locked, and then a scan of tasks without the lock;
 //   - in databases a read of all tasks, but in SQLite and Postgres, if n is 0, only of the tasks

@@ -240,8 +240,8 @@ func (s *Shares[K, D]) Admit(k *Key[K, D], first uint64, now time.Duration) {
 // lift lifts the floor, as far as it may.
 func (s *Shares[K, D]) lift(floor float64, now time.Duration) {
 	if heap := s.heaps[behind]; len(heap) > 0 && floor > heap[0].total()+s.slack {
-		// The totals in the heap may be too low. Only the first is brought up to date, so this takes
-		// O(log keys). Another one is when it is the first, at one of the next admissions.
+		// The totals in the heap may be too low. Only the first is brought up to date, in
+		// O(log keys). The others are when they are first, at later admissions.
 		k := heap[0].key
 		s.count(k, now)
 		s.placeBehind(k)

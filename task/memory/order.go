@@ -11,9 +11,9 @@ import (
 
 // A band has the lines of one priority: see package order for their turns.
 //
-// The invariant: a line with tasks is in the heap of its band, and a lane, the tasks of one kind in
-// a line, in the heap of its kind. But a taker that meets one of a blocked key hides it until the
-// key is free. So the cost of blocking a key does not depend on its lines and lanes.
+// The invariant: a line with tasks is in the heap of its band, and a lane, the tasks of one kind
+// in a line, in the heap of its kind. But a taker that meets one of a blocked key hides it until
+// the key is free. So the cost of blocking a key does not depend on its lines and lanes.
 //
 // When a line uses a turn, its lanes stay where they are in the heaps of their kinds, perhaps too
 // far ahead. The taker that meets such a lane moves it. So the cost of a take does not depend on

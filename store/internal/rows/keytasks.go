@@ -55,11 +55,11 @@ func (s span) order(a, b *Row) int {
 }
 
 // firsts has the known tasks of a span. The invariant: a read of the database now would return
-// them. So each write of this process is noted here too (see unit.write). Writes of others since
-// the last transaction are no problem, because then the head is not kept. During a transaction
-// others cannot write these tasks: it has entered the queue exclusively. With Traits.Optimistic
-// it has not, but each change of a task also writes the row of its key, and so conflicts, unless
-// it only puts a task behind all others (see staysBehind).
+// them. So each write is noted here too (see unit.write). If others have written since the last
+// transaction, the head is not kept. During one they cannot: it has entered the queue exclusively.
+// With Traits.Optimistic it has not, but each change of a task also writes the row of its key, and
+// so conflicts, unless it only puts a task behind all others (see staysBehind).
+//
 // There may be very many tasks, and only the first ones matter. No unknown task is between known
 // ones. So a task behind the last known one is left out if more is true.
 type firsts struct {

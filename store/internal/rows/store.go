@@ -110,7 +110,7 @@ type queue struct {
 	dropped       bool
 
 	// While beside is 0, transactions take the whole queue rather than lock keys, because then the
-	// driver keeps the Head. If it did not, others write too: then so many transactions lock keys.
+	// driver keeps the Head. If it did not, others write too: then that many lock keys.
 	beside   int
 	keeps    bool // the driver keeps the last Head, unless others have written
 	keyCount keyCount
