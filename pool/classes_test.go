@@ -160,11 +160,11 @@ func TestOwnCapacity(t *testing.T) {
 func TestSlowClass(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		q, _ := openDatabase[int](t, time.Hour, nil)
-		begin := time.Now()
-		p := openFunc(t, nothing, pool.Options[int]{
+		p := openFunc(t, nothing, pool.Options[int]{ // it waits for the first answer
 			Scale:   pool.Scale{Max: 2},
 			Classes: []pool.Class[int]{{Name: "0", Queue: q}, {Name: "1"}},
 		})
+		begin := time.Now()
 		putIn(t, p, 1, "a", 1)
 		p.Pause()
 		p.Resume()

@@ -43,7 +43,8 @@ type Pool[V any] struct {
 }
 
 // New returns a pool that drains a queue, which stays the caller's. nil options are the defaults.
-// New panics if the options do not make sense; see Options.Validate.
+// New panics if the options do not make sense; see Options.Validate. It waits until a worker has
+// asked for a first task, so that a Pause right after it holds up all later tasks.
 func New[V any](queue *task.Queue[V], handler Handler[*task.Task[V]],
 	options *Options[V],
 ) *Pool[V] {

@@ -27,6 +27,7 @@ type worker struct {
 	place chan bool // protected by workerSet.mu
 
 	counts *counters
+	asked  chan struct{} // closed when the first worker has asked, for which New waits; else nil
 }
 
 type (
@@ -44,6 +45,7 @@ func setOf(ctx context.Context) *workerSet {
 func (w *worker) run() {
 	ws, ended := w.set, false
 	defer func() {
+		w.hasAsked()
 		if !ended { // user code has ended the goroutine, by runtime.Goexit
 			ws.mu.Lock()
 			ws.removeLocked()
@@ -61,6 +63,7 @@ func (w *worker) run() {
 		} else {
 			next = ws.take(w, wasIdle)
 		}
+		w.hasAsked()
 		wasIdle = next == nil
 		if wasIdle {
 			ended = ws.rest(w, isNew)
@@ -68,6 +71,13 @@ func (w *worker) run() {
 			isNew, w.idleSince = false, time.Time{}
 			next.do(w)
 		}
+	}
+}
+
+func (w *worker) hasAsked() {
+	if w.asked != nil {
+		close(w.asked)
+		w.asked = nil
 	}
 }
 

@@ -53,8 +53,9 @@ type workerSet struct {
 	// mu protects the fields below. Neither the source nor user code is called under it; outbox.mu
 	// may be locked.
 	mu            sync.Mutex
-	scale         Scale // as of now
-	manual        bool  // scale was set by SetWorkers
+	scale         Scale         // as of now
+	manual        bool          // scale was set by SetWorkers
+	asked         chan struct{} // of the first worker: see worker.asked; nil if that has begun
 	paused        bool
 	active        int         // workers, without workers whose handlers are in Yield
 	missed        bool        // a call of wake has woken nobody
@@ -113,7 +114,15 @@ func (ws *workerSet) start(s source) {
 	ws.done, ws.markDone = context.WithCancel(context.Background())
 	ws.accepting, ws.stopAccepting = context.WithCancelCause(context.Background())
 	ws.over, ws.markOver = context.WithCancel(context.Background())
+	asked := make(chan struct{})
+	ws.asked = asked
 	ws.followSchedule()
+	ws.mu.Lock()
+	waits := ws.asked == nil
+	ws.mu.Unlock()
+	if waits { // else it could take a task in spite of a Pause
+		<-asked
+	}
 }
 
 // mostLocked returns how many workers may take tasks.
@@ -158,6 +167,7 @@ func (ws *workerSet) letAsk() (asks, may bool) {
 		// class a transaction.
 		w := &worker{set: ws, wake: make(chan bool, 1), counts: &ws.counts[ws.begun%len(ws.counts)]}
 		w.ctx = context.WithValue(ws.ctx, workerKey{}, w)
+		w.asked, ws.asked = ws.asked, nil
 		ws.begun++
 		ws.active++
 		ws.asking.Store(true)
