@@ -88,7 +88,11 @@ func New[K comparable, V any](key func(V) K, options *Options[K, V]) *FairQueue[
 	}
 	q := &FairQueue[K, V]{key: key, options: o, epoch: time.Now()}
 	q.counter = keycount.New[K](o.CountKeys)
-	q.waiterPool.New = func() any { return new(waiter[K, V]) }
+	q.waiterPool.New = func() any {
+		w := new(waiter[K, V])
+		w.Arm()
+		return w
+	}
 	q.needsClock = o.TrackWait || o.CountKeys > 0
 	q.passesOn = o.Quantum == 0 && !q.needsClock && !o.ShareTime
 	q.setFastLimitLocked()
@@ -211,7 +215,6 @@ func (q *FairQueue[K, V]) PushWait(ctx context.Context, item V) error {
 		return err
 	}
 	w := q.waiterPool.Get().(*waiter[K, V])
-	w.Arm()
 	w.Data.itemKey, w.Data.item = k, item
 	if q.keyHasRoomLocked(&k) {
 		q.enqueueLocked(&q.producers, w)
@@ -273,7 +276,6 @@ func (q *FairQueue[K, V]) PopWait(ctx context.Context) (item V, err error) {
 		return item, ErrClosed
 	}
 	w := q.waiterPool.Get().(*waiter[K, V])
-	w.Arm()
 	q.consumers.Add(w)
 	q.mu.Unlock()
 	return q.await(ctx, done, w)

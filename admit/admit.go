@@ -298,12 +298,7 @@ func (l *Limiter[K]) enter(key K, weight int, units int64,
 		k = l.shares.Add(k, key, weight)
 		c = l.newCallLocked(k, units)
 		l.shares.Hold(k)
-		l.counts.Held++ // holdLocked by hand: the call takes 5 % longer
-		l.counts.Admitted++
-		k.Data.admitted++
-		if l.budget.rate > 0 {
-			l.takeLocked(c, 0)
-		}
+		l.holdLocked(c, 0)
 		l.mu.Unlock()
 		return c, false, nil
 	}
