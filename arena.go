@@ -158,8 +158,9 @@ func (a *allocator) cacheSlot(slot uint32) (ok bool) {
 	return true
 }
 
-// takeFree returns a free slot from a bitmap, or a new one. The cache, which must be empty, gets
-// some slots before it: a caller that makes the returned slot addressable makes these so too.
+// takeFree returns a free slot from a bitmap, or a new one. The cache must be empty, and gets some
+// slots with lower numbers. So a caller that makes the returned slot addressable makes these
+// addressable too.
 func (a *allocator) takeFree() (slot uint32) {
 	if a.withFree == nil {
 		a.grow()

@@ -188,8 +188,8 @@ func (q *Queue[K, V]) reportCost(k *itemKey[K], cost int64) error {
 }
 
 // settle moves the account of a key whose item costs more, or less, than the key has paid. A key
-// that can be forgotten is treated as forgotten, so that it makes no difference when that happens:
-// its refund is void, and its debt begins with the current round.
+// that may be forgotten is treated as if it were forgotten already: its refund is void, and its
+// debt begins with the current round. So it makes no difference when the key is really forgotten.
 func (q *Queue[K, V]) settle(k *itemKey[K], more int64) {
 	at := q.find(k)
 	isIdle := at.len() == 0

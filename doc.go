@@ -41,11 +41,11 @@
 //   - With weights, K is the sum of the weights: the j-th item of a key of weight w waits at most
 //     R+ceil(j/w)*K-1, and the key is served at most 2w times in a row.
 //   - With costs, let B be a key's weight times the quantum, and c the cost of its most expensive
-//     item. A key that owes nothing waits for its first item at most for the work left in the
-//     current round and B-1+c for each other key. While two keys both have items, and the next one
-//     of each is pushed before the round of its last one begins, the work done for them since any
-//     moment, each in units of its own B, differs by at most 2 + (c-1)/B of the one + (c-1)/B of
-//     the other.
+//     item. Before the first item of a key that owes nothing leave the rest of the current round,
+//     and of each other key at most B-1+c.
+//   - With costs, measure the work done for each of two keys, since any moment, in units of its
+//     own B. The two differ by at most 2 + (c-1)/B of the one + (c-1)/B of the other, while both
+//     have items, and the next item of each is pushed before the round of its last one begins.
 //   - An accepted item leaves exactly once: it is popped, removed by its ticket or its key, or
 //     evicted and handed to [Options].OnEvict, or drained. No cancellation and no panic of your
 //     functions changes that.
@@ -92,6 +92,6 @@
 //
 // An item takes 20 bytes beyond itself, with costs 32, plus 4 for each round. A key takes 72 to 80
 // bytes beyond its own text. Items are copied in and out, so queue items larger than about 100
-// bytes by pointer. The queue returns memory in units of 4,096 places as they empty, and all but
-// about half a megabyte when it is empty, for keys and items of 16 bytes.
+// bytes by pointer. The queue returns memory in units of 4,096 places as they empty. An empty
+// queue keeps at most about half a megabyte, if keys and items have 16 bytes.
 package fairq

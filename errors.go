@@ -10,8 +10,8 @@ var (
 	// [*FullError].
 	ErrFull = errors.New("fairq: full")
 
-	// ErrKeyFull is returned when the key is at its KeyCapacity, or under RejectOverShare has its
-	// share of the queue. It is also an ErrFull. The error is a [*FullError].
+	// ErrKeyFull is returned when the key is at its KeyCapacity, or has its share of the queue with
+	// RejectOverShare. It is also an ErrFull, as [errors.Is] reports. The error is a [*FullError].
 	ErrKeyFull = fmt.Errorf("%w for this key", ErrFull)
 
 	// ErrClosed is returned by pushes when the queue is closed, and by pops when it is closed and

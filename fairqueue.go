@@ -23,8 +23,7 @@ type FairQueue[K comparable, V any] struct {
 	// mu protects all fields that follow. No code of the user's runs under it: a call computes and
 	// hashes keys and asks for weights before it locks, and runs deferred work after it unlocks.
 	//
-	// Three invariants hold whenever mu is free, so that no wake-up is lost. docs/design.md has the
-	// proof:
+	// Three invariants hold whenever mu is free. So no wake-up is lost:
 	//
 	//  1. If consumers wait, no item may be taken: the queue is empty, or the keys of all items
 	//     are at their MaxInFlightPerKey. If it is empty it is not closed.
@@ -180,9 +179,9 @@ func (q *FairQueue[K, V]) PushBatch(items []V) (n int, err error) {
 }
 
 // PushWait is Push that waits for room. Waiting producers are admitted in rounds by key. With
-// EvictHeaviest a push waits only if its key is among the heaviest or at its KeyCapacity, with
-// EvictOldest only in the latter case. If ctx is done before the item is queued, PushWait returns
-// the error of ctx, and the item is not queued.
+// EvictHeaviest a push waits only if its key is among the heaviest, or at its KeyCapacity. With
+// EvictOldest it waits only if its key is at its KeyCapacity. If ctx is done before the item is
+// queued, PushWait returns the error of ctx, and the item is not queued.
 func (q *FairQueue[K, V]) PushWait(ctx context.Context, item V) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -389,8 +388,8 @@ func (q *FairQueue[K, V]) Drain() []V {
 // ReportCost reports the true cost of a popped item, in units, to settle the account of its key:
 // see [Options].SettleCosts. Call it at most once for each item. It computes the item's key,
 // weight and cost again, which must be those of the push. A cost above [MaxCost] is lowered to
-// that. ReportCost returns [ErrCost] if the cost is negative, the error of Push for the item's
-// weight and cost, and an error if costs are not settled.
+// that. ReportCost returns [ErrCost] if the cost is negative. It returns the error of Push if the
+// item's weight or declared cost is out of range, and an error if costs are not settled.
 func (q *FairQueue[K, V]) ReportCost(item V, cost int64) error {
 	k, err := q.itemKey(item)
 	if err != nil {

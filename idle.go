@@ -1,10 +1,11 @@
 package fairq
 
-// Idle keys have no items, but stay in the table. A key that has used some of the rounds to come
-// must not gain by pushing its next item only when its last one has left. ShareTime finds keys
-// faster in the table. If there are many idle keys, each call forgets some, by a hand that goes
-// round the table (Corbató's clock, 1968): so a key that comes and goes costs no more than a key
-// that stays.
+// Idle keys have no items, but stay in the table. With costs, a key may have used its shares of
+// rounds to come: it must not gain by pushing its next item only when its last one has left. With
+// ShareTime, keys are found faster in the table than in the map of Shares.
+//
+// If there are many idle keys, each call forgets some, by a hand that goes round the table
+// (Corbató's clock, 1968). So a key that comes and goes costs no more than a key that stays.
 
 const (
 	idleShare = 3      // for each active key, this number of idle ones may stay

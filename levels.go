@@ -1,7 +1,8 @@
 package fairq
 
-// levels orders keys by their level: the number of their items for their weight, rounded up. It
-// replaces the furthest round where most items have no turns.
+// levels orders keys by their level: the number of items divided by the weight, rounded up. With
+// SettleCosts and ShareTime most items have no turns, so there the highest level, and not the
+// furthest round, says whose backlog reaches furthest.
 type levels struct {
 	heads []uint32           // by level: the slot of the key that came there last; the last is not 0
 	links column[levelLinks] // by slot

@@ -49,30 +49,36 @@ type Options[K comparable, V any] struct {
 	Quantum int64
 
 	// SettleCosts is for costs that are declared at the push and known when the item is done. The
-	// queue charges the Cost of an item when it gets its turn, and [FairQueue.ReportCost] moves the
-	// key's account by the difference to the true cost. So a wrong Cost pays only once. A key that
-	// has paid too much is served before others until it has that back; a key that has paid too
-	// little waits until its rounds have passed. A key without items loses such a credit.
+	// queue charges the Cost of an item when it leaves. [FairQueue.ReportCost] then settles the
+	// difference to the true cost:
 	//
-	// With SettleCosts a key has one turn ahead, and not one for each item: an item gets
-	// its turn when the item before it leaves, with the weight of the key's last push. So the
-	// heaviest key for EvictHeaviest and EvictOldest has the most items for its weight, rounded up.
-	// Position, Upcoming and Snapshot take some 0.2 microseconds for each item. A pop is O(1) for
-	// each 65,536 rounds that keys owe.
+	//   - A key that has paid too much is served before others until it has that back. A key without
+	//     items loses such a credit.
+	//   - A key that has paid too little waits until its rounds have passed. So too low a Cost helps
+	//     only the items that leave before the first report.
+	//
+	// With SettleCosts only the next item of a key has a turn: an item gets its turn when the item
+	// before it leaves, with the weight of the key's last push. So the heaviest key, for
+	// EvictHeaviest and EvictOldest, is one with the most items for its weight, rounded up. Position,
+	// Upcoming and Snapshot take some 0.2 microseconds for each item. A pop is O(1), and a step more
+	// for each 65,536 rounds that a key owes.
 	SettleCosts bool
 
-	// ShareTime makes the keys share the working time of the consumers, instead of rounds. An item
-	// is in hand from its pop until [FairQueue.Done], which [FairQueue.All] and pool.NewWorkers
-	// call; without that call its key stays behind others. The next item is the oldest one of the
-	// key with the fewest items in hand, divided by its weight and rounded down. On a tie it is
-	// that of the key that has used the least time, then of the key whose oldest item came first.
-	// A key pays for the time of an item when the item ends, and only for the time in which items
-	// were queued. docs/design.md has the rule and its bounds for permits: an item in hand is a
-	// held permit, and the number of consumers is the limit.
+	// ShareTime makes the keys share the working time of the consumers, instead of rounds. An item is
+	// in hand from its pop until a call of [FairQueue.Done]. [FairQueue.All] and pool.NewWorkers make
+	// that call; without it the key stays behind others. The next item is the oldest one of the key
 	//
-	// Costs and a Quantum are errors with ShareTime. Position, Upcoming and Drain give the order
-	// in which items leave if no item in hand ends, and take O(keys) more; the Round of each item
-	// is 1. A backlog reaches as far as its items, divided by the key's weight and rounded up.
+	//   1. with the fewest items in hand, divided by its weight and rounded down;
+	//   2. on a tie, that has used the least time for its weight;
+	//   3. on a tie again, whose oldest item came first.
+	//
+	// A key pays for the time of an item when the item ends, and only for the time in which items
+	// were queued. docs/design.md has the bounds of this rule, for permits: an item in hand is a held
+	// permit, and the number of consumers is the limit.
+	//
+	// Costs and a Quantum are errors with ShareTime. Position, Upcoming and Drain give the order in
+	// which items leave if no item in hand ends, and take O(keys) more; the Round of each item is 1.
+	// The Evict options evict from a key with the most items for its weight, rounded up.
 	ShareTime bool
 
 	// MaxInFlightPerKey is the greatest number of items that a key has in hand with ShareTime, which
@@ -96,10 +102,13 @@ type Options[K comparable, V any] struct {
 	TrackWait bool
 
 	// CountKeys is the number of keys for which [KeyStat] counts the delivered, refused and evicted
-	// items: the keys with the most events. 0 means none. If there are more keys, a new one takes
-	// the place of the key with the fewest events, and their number becomes its Missed: at most the
-	// events of all keys, divided by CountKeys. (The method is Space-Saving, by Metwally, Agrawal and
-	// El Abbadi, 2005.) It costs a clock reading for each item, and some 150 bytes for each key.
+	// items: the keys with the most such events. 0 means none. It costs a clock reading for each
+	// item, and some 150 bytes for each counted key.
+	//
+	// If there are more keys, a new one takes the place of the key with the fewest events. The new
+	// key may have had as many events before: its KeyStat.Missed is their number, at most the events
+	// of all keys divided by CountKeys. (The method is Space-Saving, by Metwally, Agrawal and El
+	// Abbadi, 2005.)
 	CountKeys int
 }
 
@@ -120,10 +129,10 @@ const (
 	// key were at its KeyCapacity, and the limit in the [FullError] is the key's share at that
 	// moment. Nothing is evicted.
 	//
-	// A key's share grows when items of other keys leave, but no producer is woken for that: one in
-	// PushWait whose key is over its share waits until an item of the key leaves, or another push
-	// of the key comes. docs/design.md, "Fair when full", has the source of the rule, and says how
-	// many keys it takes to fill the queue.
+	// A key's share grows when items of other keys leave, but that wakes no producer. A producer in
+	// PushWait whose key is over its share waits until an item of the key leaves, or another push of
+	// the key comes. docs/design.md, "Fair when full", has the source of the rule, and says how many
+	// keys it takes to fill the queue.
 	RejectOverShare
 
 	// EvictHeaviest makes room by evicting the newest item of a key whose backlog reaches
@@ -133,9 +142,9 @@ const (
 	// only items. A push that makes room for itself does not queue behind waiting producers.
 	EvictHeaviest
 
-	// EvictOldest makes room by evicting the oldest item of such a key, and of the pushing key if
-	// that is one of them. So the Capacity refuses no push, and PushWait does not wait for it. Use
-	// EvictOldest where new items are worth more than old ones.
+	// EvictOldest makes room by evicting the oldest item of a key whose backlog reaches furthest: of
+	// the pushing key, if that is one of them. So the Capacity refuses no push, and PushWait does not
+	// wait for it. Use EvictOldest where new items are worth more than old ones.
 	EvictOldest
 )
 

@@ -42,8 +42,9 @@ func (q *Queue[K, V]) Order() iter.Seq[UpcomingItem[K, V]] {
 	}
 }
 
-// order iterates over the rounds and the nodes of all items in the order in which they will leave;
-// without all, only of the items that no limit of their key keeps back.
+// order iterates over the rounds and the nodes of items in the order in which they will leave.
+// Unless all is true, it leaves out the items that a limit of their key keeps back.
+//
 // A turn delivers the oldest item of its key that no earlier turn delivers. While no item of the
 // key has moved up, that is the item of the turn's own node.
 func (q *Queue[K, V]) order(all bool) iter.Seq2[uint64, uint32] {
@@ -89,8 +90,8 @@ func (q *Queue[K, V]) turns(round uint64) iter.Seq[uint32] {
 	}
 }
 
-// If keys have one turn ahead, their other items have no round yet. So orderAhead plays the future
-// pops: each one pays for its item and gives the key its next turn.
+// With SettleCosts only the first item of a key has a turn; the others have no round yet. So
+// orderAhead plays the future pops: each one pays for its item and gives the key its next turn.
 
 // forecast is the future state of a key.
 type forecast struct {

@@ -399,7 +399,8 @@ func (q *Queue[K, V]) pop() (value V) {
 }
 
 // reachTurn begins the next round if the current one has no turns left. If the key of the next
-// turn owes further rounds, the turn moves on without serving it. The queue must not be empty.
+// turn owes further rounds, the turn moves to a later round, and the key is not served. The queue
+// must not be empty.
 func (q *Queue[K, V]) reachTurn() {
 	for {
 		if q.rounds.head == 0 {

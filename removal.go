@@ -211,8 +211,9 @@ func (q *Queue[K, V]) dropTurn(s *keyState[K]) {
 	}
 }
 
-// moveUp is the part of pop for a key that has items without a turn: some have moved up, so that
-// the item of node may leave at another node's turn, or the key has one turn ahead.
+// moveUp is the part of pop for a key that has items without a turn. Either some items have moved
+// up after a removal, so that an item leaves at another node's turn, or, with SettleCosts, only
+// the first item has a turn.
 func (q *Queue[K, V]) moveUp(s *keyState[K], slot, node, turn uint32) {
 	if s.len > 1 {
 		s.oldest = q.itemAfter(node)
@@ -255,8 +256,8 @@ func (q *Queue[K, V]) itemAfter(node uint32) uint32 {
 
 // addToRun records that the item of a node is gone. The node is behind the key's oldest item.
 // Neighbours without items are a run. The first and the last node of a run name each other, so
-// that itemAfter skips it in one step. The names are in place of their tickets: only items with
-// tickets can be removed from there.
+// that itemAfter skips the run in one step. The names are stored in place of the tickets of these
+// nodes, because only items with tickets can be removed from there.
 func (q *Queue[K, V]) addToRun(node uint32) {
 	first, last := node, node
 	l := q.links.at(node)

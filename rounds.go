@@ -16,9 +16,9 @@ type ring = uint32
 
 // rounds holds the rings of the current round and of all later ones. They are in chunks of 256
 // under a circular directory, so that growing copies one pointer for 256 rounds, and no ring.
-// Without costs, no ring between the current and the last one is empty. With costs there may be
-// many empty ones: a chunk without turns takes no memory but its pointer, and bitmaps skip empty
-// rings. No gap is longer than the rounds that one item can use, so skipping it is O(1).
+// Without costs, no ring between the current and the last one is empty. With costs many may be
+// empty. So a chunk without turns takes no memory but its pointer, and bitmaps skip empty rings.
+// No gap is longer than the rounds that one item can use, so skipping it is O(1).
 type rounds struct {
 	current uint64 // the round being delivered, or the last delivered one
 	open    bool   // current has begun, and is not over

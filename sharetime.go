@@ -50,9 +50,9 @@ func (s *sharing[K]) release(k *sharingKey[K]) bool {
 	return true
 }
 
-// share returns the state of a key in the rule, nil if it has none. The key's slot, which may be
-// 0, is faster than the map of Shares, so keys without items stay in the table of keys for a
-// while.
+// share returns the state of a key in the rule, nil if it has none. slot is the key's place in the
+// table of keys, or 0. Looking there is faster than in the map of Shares, so keys without items
+// stay in the table for a while.
 func (q *Queue[K, V]) share(slot uint32, key K) *sharingKey[K] {
 	if slot != 0 {
 		if k := *q.keys.shares.at(slot); k != nil && !k.Forgotten() {

@@ -85,8 +85,8 @@ func (q *FairQueue[K, V]) Upcoming(n int) []UpcomingItem[K, V] {
 	return items
 }
 
-// snapshot makes a Snapshot of a queue that is a copy. The items of the current round come first,
-// and lower the lengths of their keys. So behind the round a key's length is the number of its
+// snapshot makes a Snapshot of a queue that is a copy. It begins with the items of the current
+// round, and lowers the lengths of their keys. After that a key's length is the number of its
 // items in Queues.
 func (q *Queue[K, V]) snapshot() Snapshot[K, V] {
 	s := Snapshot[K, V]{Queues: make(map[K][]V, q.active), order: make([]entry[K, V], 0, q.len)}

@@ -56,8 +56,8 @@ type KeyStat[K comparable] struct {
 	Paused  bool `json:"paused,omitempty"` // by task.Queue.PauseKey
 
 	// WaitsUntil is the time from which tasks of the key can be taken again; zero unless the key
-	// waits. HeldUntil is the end of its task.Queue.HoldKey, zero without one. If that is earlier,
-	// its KeyRate is used up.
+	// waits. HeldUntil is the end of its task.Queue.HoldKey, zero without one. If WaitsUntil is later
+	// than that, the key waits because its KeyRate is used up.
 	WaitsUntil time.Time `json:"waits_until,omitzero"`
 	HeldUntil  time.Time `json:"held_until,omitzero"`
 
@@ -69,13 +69,14 @@ type KeyStat[K comparable] struct {
 
 	// OldestAge is the age of the oldest item, and Wait counts the waits of the popped ones since the
 	// key last had no items. They are 0 and empty unless TrackWait is on. For tasks, OldestAge is the
-	// age of the oldest ready or delayed one, and Wait is of the keys that are counted.
+	// age of the oldest ready or delayed one, and Wait is known only of counted keys.
 	OldestAge time.Duration `json:"oldest_age_ns"`
 	Wait      Histogram     `json:"wait"`
 
 	// Total counts all events since the queue began to count the key. Recent counts them too, and is
-	// halved at each full minute: with n events a minute it is n to 2n. Missed is the greatest number
-	// of earlier events of the key. All are 0 without CountKeys, and for keys that are not counted.
+	// halved at each full minute: with n events a minute it is n to 2n. Before that the key may have
+	// had other events, at most Missed. All are 0 without CountKeys, and for keys that are not
+	// counted.
 	Total  Counts `json:"total"`
 	Recent Counts `json:"recent"`
 	Missed uint64 `json:"missed,omitempty"`
@@ -139,9 +140,9 @@ func (Histogram) Bound(i int) time.Duration {
 	return time.Microsecond << i
 }
 
-// Quantile returns an upper bound of the share q, 0 to 1, of the counted durations. It is the
-// bound of a bucket: above a microsecond, and up to the last bucket, less than twice the exact
-// value. It is 0 if nothing was counted.
+// Quantile returns a duration that a share q, 0 to 1, of the counted durations does not exceed. It
+// is the bound of a bucket. If it is more than a microsecond, and not that of the last bucket, it
+// is less than twice the exact value. It is 0 if nothing was counted.
 func (h Histogram) Quantile(q float64) time.Duration {
 	sum := uint64(0)
 	for i, n := range h.Buckets {

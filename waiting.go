@@ -10,9 +10,9 @@ import (
 	"github.com/fairq/fairq/internal/waitlist"
 )
 
-// deferred is the work of a call for after it has released the lock: calls of the user's
-// functions, which may be slow and may call the queue, and wake-ups. Most calls defer nothing, or
-// one thing, so the first victim and the first watch are not in a slice.
+// deferred is what a call does after it has released the lock: it calls the user's functions,
+// which may be slow and may call the queue, and wakes other goroutines. Most calls defer nothing,
+// or one thing, so the first victim and the first watch are not in a slice.
 type deferred[K comparable, V any] struct {
 	woken       waitlist.Woken[waiting[K, V]]
 	hasVictim   bool // victim was evicted, and OnEvict has not had it
@@ -180,8 +180,9 @@ func (q *FairQueue[K, V]) pushLocked(
 	return nil
 }
 
-// pushedLocked is called after an item was queued. The eviction of another item may have unblocked
-// a producer, which with EvictOldest need not wait for room, but comes after waiting consumers.
+// pushedLocked is called after an item was queued. If another item was evicted for it, a producer
+// of that item's key may no longer have to wait for its key. With EvictOldest it need not wait for
+// room either, but waiting consumers come first.
 func (q *FairQueue[K, V]) pushedLocked(d *deferred[K, V]) {
 	if q.handOverLocked(d); q.options.WhenFull == EvictOldest {
 		q.admitLocked(d)

@@ -22,11 +22,14 @@ func (q *FairQueue[K, V]) Watch(f func()) *Watch[K, V] {
 	return &Watch[K, V]{queue: q, f: f}
 }
 
-// Arm makes the watch call its function, once, as soon as n items, at least 1, may be taken or
-// wait in PushWait behind such an item, or the queue is closed. If that is so already, Arm returns
-// false, and the watch is not armed. Arming it again replaces n. Items that are handed to a
-// waiting consumer do not count, nor do items that [Options].MaxInFlightPerKey keeps back: the
-// watch of a closed queue with only such items is due when an item may be taken, or none is left.
+// Arm makes the watch call its function, once, as soon as there are n items to take, at least 1,
+// or the queue is closed. If that is so already, Arm returns false, and the watch is not armed.
+// Arming it again replaces n.
+//
+// Items that wait in PushWait count, if an item may be taken before them. Items that are handed to
+// a waiting consumer do not count, nor do items that [Options].MaxInFlightPerKey keeps back. If a
+// closed queue has only items of the latter sort, the watch waits until one may be taken, or none
+// is left.
 func (w *Watch[K, V]) Arm(n int) (armed bool) {
 	q := w.queue
 	q.mu.Lock()

@@ -210,8 +210,8 @@ func (l *Limiter[K]) Acquire(ctx context.Context, key K) (Permit[K], error) {
 // In any T seconds the admitted requests need at most Burst + Rate * T units and those of one
 // request. Units used beyond the declared ones come on top: see [Permit.ReleaseUsed].
 //
-// Keys then share units instead of time. Units taken while no call waits, and which leave the
-// level above 0, are free.
+// Keys then share units instead of time. A key is not charged for units that it takes while no
+// call waits, as long as the level stays above 0.
 func (l *Limiter[K]) AcquireN(ctx context.Context, key K, n int64) (Permit[K], error) {
 	if err := l.checkUnits(n, 1); err != nil {
 		return Permit[K]{}, err
@@ -308,9 +308,9 @@ func (l *Limiter[K]) enter(key K, weight int, units int64,
 	return c, true, err
 }
 
-// waitLocked puts a call into the line, or returns why not. k is the key's state, or nil. Since
-// enter has looked, the level may have risen above 0. So waitLocked admits calls by its own
-// reading of the clock, and returns those to wake.
+// waitLocked puts a call into the line, or returns why not. k is the key's state, or nil. The
+// level may have risen above 0 since enter has looked at it. So waitLocked looks at the clock
+// again, admits the calls that may go on, and returns them, to be woken.
 func (l *Limiter[K]) waitLocked(k *fairshare.Key[K, line[K]], key K, weight int, units int64,
 	wait bool,
 ) (c *waitlist.Waiter[call[K]], woken waitlist.Woken[call[K]], err error) {

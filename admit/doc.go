@@ -17,12 +17,12 @@
 //
 // D is the longest time that a permit is held.
 //
-//   - Two keys of weight 1 that owed nothing when they came and wait all the time, beside keys
-//     that do so too, differ over any interval by at most (2*limit + 1) * D of time.
-//   - With equal weights, a key that holds and owes nothing is never passed by such a key that
-//     came later. With weights of 1 it waits less than D * (n/limit + 2), n being the keys that
-//     hold or wait when it comes, unless the limit was lowered or a debt was forgotten: that of a
-//     key that is idle for longer than many others.
+//   - Let all keys wait all the time, and owe nothing when they come. Then two keys of weight 1
+//     hold permits, over any interval, for times that differ by at most (2*limit + 1) * D.
+//   - Let a key hold no permit and owe nothing. With equal weights such a key is never passed by a
+//     key that comes later. With weights of 1 it waits less than D * (n/limit + 2), n being the
+//     number of keys that hold or wait when it comes. That does not hold after the limit was
+//     lowered, or after a debt was forgotten, because a key was idle for longer than many others.
 //   - No permit is free while a call waits that may have it.
 //   - A call that was given a permit keeps it, even if its context is done at that moment.
 //

@@ -85,12 +85,13 @@ func (l *Limiter[K]) refuse(w http.ResponseWriter, err error) {
 	http.Error(w, http.StatusText(status), status)
 }
 
-// Transport returns a RoundTripper that makes requests by base, nil meaning
-// [http.DefaultTransport], with a permit for the key of each request: for calls of an upstream
-// service. The permit is held until the body of the response is closed or read to its end or an
-// error, the context of the request ends, or the request fails. After 101, Switching Protocols,
-// the context does not matter. A request that gets no permit fails with the error of
-// [Limiter.Acquire]. Transport panics if the Limiter or the key function is nil.
+// Transport returns a RoundTripper for calls of an upstream service. Each request waits for a
+// permit for its key, and is then made by base; nil means [http.DefaultTransport]. A request that
+// gets no permit fails with the error of [Limiter.Acquire].
+//
+// The permit is held until the request fails, its context ends, or the body of the response is
+// closed, or read to its end or to an error. After 101, Switching Protocols, the context does not
+// matter. Transport panics if the Limiter or the key function is nil.
 func Transport[K comparable](l *Limiter[K],
 	key func(*http.Request) K, base http.RoundTripper,
 ) http.RoundTripper {

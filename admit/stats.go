@@ -50,15 +50,22 @@ func (l *Limiter[K]) Stats() Stats {
 	return s
 }
 
-// KeyStats returns the first n of the active keys and of the remembered idle ones. The orders are:
-// by waiting calls, then held permits; by the wait of the first call; by the charge, then
-// admissions; or by refusals. If there are fewer keys, it returns all. It is O(keys · log keys);
-// the lock is held for O(keys), some nanoseconds for each.
+// KeyStats returns the first n of the active keys and of the remembered idle ones, or all if there
+// are fewer. It is O(keys · log keys); the lock is held for O(keys), some nanoseconds for each.
+// The orders are
 //
-// The items of a key are calls: Backlog is how many wait, OldestAge how long the first one has,
-// and Taken is the permits that are held. Total counts since the key was last forgotten, and
-// Recent is the same: Served is admissions, and Cost the charge of the key, nanoseconds of permits
-// while a call waited, or units with a Rate. Weight is that of the last call.
+//   - ByBacklog: by waiting calls, and then by held permits;
+//   - ByOldest: by the wait of the key's first call;
+//   - ByServed: by the charge, and then by admissions;
+//   - ByRefused: by refusals.
+//
+// In a KeyStat the items are calls:
+//
+//   - Backlog is the number of waiting calls, OldestAge the wait of the first one, and Taken the
+//     number of held permits. Weight is that of the last call.
+//   - Total counts since the key was last forgotten, and so does Recent. In these Served is the
+//     number of admissions, and Cost is the charge: nanoseconds of permits while a call waited, or
+//     units with a Rate.
 func (l *Limiter[K]) KeyStats(n int, by fairq.KeyOrder) []fairq.KeyStat[K] {
 	stats := l.keyStats()
 	slices.SortFunc(stats, func(a, b fairq.KeyStat[K]) int {

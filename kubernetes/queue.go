@@ -17,7 +17,7 @@ import (
 // NewQueue returns a function for the field NewQueue of controller-runtime's controller.Options.
 // Without controller-runtime, call that function with a name for metrics and a rate limiter.
 //
-// The function makes client-go's queue, which drops duplicates, gives no item to two workers,
+// The function makes a queue of client-go, which drops duplicates, gives no item to two workers,
 // delays items and limits rates. Only the order differs: keys take turns, and the items of a key
 // leave in the order in which they were added. Adding and getting an item takes O(1).
 //

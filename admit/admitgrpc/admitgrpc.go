@@ -20,9 +20,13 @@ import (
 // name of the method, such as /package.Service/Method. A call whose client goes away, or whose
 // deadline is over, leaves the line.
 //
-// A call is refused with ResourceExhausted and a RetryInfo if too many wait: see
-// [admit.Limiter.RetryAfter]; with Unavailable if the Limiter is closed; and with Internal if the
-// weight of its key is out of range. Unary panics if the Limiter or the key function is nil.
+// A call is refused with the code
+//
+//   - ResourceExhausted, and a RetryInfo from [admit.Limiter.RetryAfter], if too many calls wait;
+//   - Unavailable if the Limiter is closed;
+//   - Internal if the weight of its key is out of range.
+//
+// Unary panics if the Limiter or the key function is nil.
 func Unary[K comparable](l *admit.Limiter[K],
 	key func(ctx context.Context, method string) K,
 ) grpc.UnaryServerInterceptor {

@@ -104,8 +104,8 @@ func putBatches(
 	})
 }
 
-// call runs callers that call do, until all tasks are used up or time is over. do gets the first
-// of size tasks.
+// call runs a number of callers. Each calls do for size tasks, again and again, until no task is
+// left or the time is over. first is the number of the first of these tasks.
 func call(o *options, callers, size int,
 	do func(first int) error,
 ) (done int, took time.Duration, err error) {
@@ -143,9 +143,9 @@ func work(ctx context.Context, o *options, e *entrant, workers int) (int, time.D
 	return measure(o, func(w worker) (func() error, error) { return e.queue.work(ctx, workers, w) })
 }
 
-// measure counts tasks from the begin of the first one to the end of the last one, until the
-// trial's tasks are done or time is over. The time begins when a task is done, after a minute at
-// most.
+// measure counts tasks until all of the trial are done, or o.time has passed since the first one
+// was done. took is the time from the begin of the first task to the end of the last one. If no
+// task is done within a minute, o.time begins then.
 func measure(o *options,
 	start func(w worker) (stop func() error, err error),
 ) (done int, took time.Duration, err error) {

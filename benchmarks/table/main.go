@@ -95,8 +95,8 @@ func with(all []string, s string) []string {
 }
 
 // print writes one table for all benchmarks that have the same first row and unit, with a column
-// for each. In the first row are the measurements, and then their ratios to it. The other units
-// are those of the first benchmark.
+// for each. The first row has the measurements, and the others have their ratios to the first.
+// Columns for other units follow, from the first benchmark.
 func (t *tables) print(w io.Writer) {
 	for all := slices.Clone(t.all); len(all) > 0; {
 		first := all[0]

@@ -41,8 +41,8 @@ const (
 	patience = 10 * time.Second // how long a GET waits
 	grace    = 20 * time.Second // how long running jobs may take at the end
 
-	// Jobs stay with a process that gives no sign of life for this long, then others do them. A
-	// shorter time lets a pause of the process cost it its jobs.
+	// If a process gives no sign of life for this long, others do its jobs. With a shorter time a
+	// process that only pauses, for garbage collection or on a busy machine, would lose them.
 	keep = 3 * time.Second
 
 	// Attempts that ended with the process count too, because the job may have killed it.

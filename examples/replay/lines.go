@@ -49,8 +49,8 @@ func newFair(o fairq.Options[int, job]) fair {
 func (fair) at(int64) {}
 func (fair) done(job) {}
 
-// byTime is the line of a queue with fairq.Options.ShareTime. It has the queue's rule, because the
-// queue itself reads the clock and here time is simulated. TestByTime compares the two.
+// byTime is the line of a queue with fairq.Options.ShareTime. It repeats the queue's rule, because
+// the queue reads the real clock, and here time is simulated. TestByTime compares the two.
 type byTime struct {
 	rule   fairshare.Shares[int, userTime]
 	now    time.Duration
