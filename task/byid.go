@@ -10,11 +10,11 @@ import (
 	"github.com/fairq/fairq/internal/driver"
 )
 
-// TakeID takes the task of that id, out of order and without waiting, and without a turn of its
-// key: a task that is handed back queues like new work, unless the queue has KeepPlace. A delayed
-// or buried task becomes ready first, as at the end of its delay or by Kick. TakeID returns
-// [ErrNotFound] if there is no such task, [ErrTaken] if it is taken, and [ErrBlocked] if it cannot
-// be taken now.
+// TakeID takes the task of that id, out of order and without waiting. It uses no turn of the key.
+// So there is none to give back: a task that is handed back queues like new work, unless the queue
+// has KeepPlace. A delayed or buried task becomes ready first, as at the end of its delay or by
+// Kick. TakeID returns [ErrNotFound] if there is no such task, [ErrTaken] if it is taken, and
+// [ErrBlocked] if it cannot be taken now.
 func (q *Queue[V]) TakeID(ctx context.Context, id ID) (*Task[V], error) {
 	return q.self.TakeID(ctx, id)
 }
@@ -29,9 +29,9 @@ func (q *Queue[V]) Peek(ctx context.Context, id ID) (*Task[V], error) {
 }
 
 // Find returns the task with that unique key, in any state. It returns [ErrNotFound] if there is
-// none. A later call by the id of the task never changes another task that has got the unique key
-// since, because ids are never used again. With PutOptions.Replace it may be the task of another
-// caller by then: see there.
+// none. Another task may get the unique key later, but ids are never used again: a later call by
+// the id does not change that other task. With PutOptions.Replace, what another caller has put may
+// have the same id: see there.
 func (q *Queue[V]) Find(ctx context.Context, uniqueKey string) (*Task[V], error) {
 	if err := q.notifier.over(); err != nil {
 		return nil, err
@@ -76,8 +76,7 @@ func buryError(reason error) *Error {
 }
 
 // Delete removes a task in any state. A lease on it is lost. Delete returns [ErrNotFound] if there
-// is no such task. If callers put tasks with PutOptions.Replace, it may remove what another one of
-// them has put: see there.
+// is no such task. It may remove what another caller has put with PutOptions.Replace: see there.
 func (q *Queue[V]) Delete(ctx context.Context, id ID) error {
 	return q.change(ctx, id, driver.Delete, nil, false)
 }
@@ -105,7 +104,7 @@ type Change[V any] struct {
 
 // Change changes a task that is not taken, in one transaction. It returns [ErrTaken] if the task
 // is taken, and [ErrNotFound] if there is none. Find returns the id of the task with a unique key.
-// After a PutOptions.Replace it changes what the last caller has put.
+// After a Put with PutOptions.Replace it changes what the last caller has put.
 func (q *Queue[V]) Change(ctx context.Context, id ID, c Change[V]) error {
 	if err := q.notifier.over(); err != nil {
 		return err

@@ -254,11 +254,12 @@ func (c *Consumer[V]) newTaken(r *driver.Record) (*Task[V], error) {
 
 // AckAndTake is done.Ack, and then TryTake, as one call of the store: in memory it takes the lock
 // once, and in a database it makes one transaction instead of two. It writes the taken task into
-// next, which must be a zero Task. If it returns an error, nothing has happened. If done was acked
-// and no task was taken, ok is false and next stays zero: no task is ready, other callers wait for
-// one, or TryTake would return an error. The task done must be of the same Queue, and may be of
-// any of its consumers. Within a transaction of the caller's own AckAndTake returns an
-// [ErrInvalid].
+// next, which must be a zero Task. The task done must be of the same Queue, and may be of any of
+// its consumers.
+//
+// If it returns an error, nothing has happened. If done was acked and no task was taken, ok is
+// false and next stays zero: no task is ready, other callers wait for one, or TryTake would return
+// an error. Within a transaction of the caller's own AckAndTake returns an [ErrInvalid].
 func (c *Consumer[V]) AckAndTake(ctx context.Context, done, next *Task[V]) (ok bool, err error) {
 	if err := c.check(ctx); err != nil {
 		return false, err

@@ -16,28 +16,34 @@
 //	                   +--lease lost---+
 //	held --StartGroup--> ready
 //
-// # Promises
+// # The order
 //
 //   - Order: priority first; within a priority keys are served in rounds, as by a [fairq.Queue];
-//     within a key tasks are taken in the order in which they became ready, and so are those of
-//     the keys in a round. With Options.Quantum, rounds share work instead of tasks, by their
-//     costs. A key with ready tasks can use the rest of its share of the current round for tasks
-//     that are put then.
+//     within a key tasks are taken in the order in which they became ready. In a round, tasks of
+//     different keys are taken in that order too.
+//   - With Options.Quantum, rounds share work instead of tasks, by their costs. A key with ready
+//     tasks can use the rest of its share of the current round for tasks that are put then.
 //   - A task takes its turn, and its place in its key, when it becomes ready: when it is put, when
-//     its delay ends, when it is kicked. A task that was tried in vain queues like new work, so a
-//     key whose tasks all fail or hang does not hold up the others. This holds for Release,
-//     Snooze, Fail and Repeat, with a delay or without, and for every lost lease, because no store
-//     knows whether its task was tried. A task that is handed back untried (by Return, ReleaseAll
-//     or Close) keeps its turn, and is first; if it comes back untried twice in a row, it takes a
-//     new turn. (After TakeID it has no turn to keep, but that counts. A new turn by Change or
-//     Replace may be kept again.) With Options.KeepPlace a task returns to its place among the
-//     tasks of its key and priority, and an untried one keeps its turn only if none of these is
-//     ready with an earlier place when it is handed back. A task that HoldKey hands back keeps its
-//     place, and, if it has not failed, its turn like an untried one.
+//     its delay ends, when it is kicked.
+//   - A task that was tried in vain queues like new work, so a key whose tasks all fail or hang
+//     does not hold up the others. A task counts as tried after Release, Snooze, Fail or Repeat,
+//     with a delay or without, and after a lost lease, because no store knows whether it was
+//     tried.
+//   - A task that is handed back untried (by Return, ReleaseAll or Close) keeps its turn, and is
+//     first; if it comes back untried twice in a row, it takes a new turn. After TakeID a task has
+//     no turn to keep, but handing it back counts as one of the two times. After a new turn by
+//     Change or Replace the count begins again.
+//   - With Options.KeepPlace a task returns to its place among the tasks of its key and priority.
+//     If one of these is ready with an earlier place, even an untried task takes a new turn.
+//   - A task that HoldKey hands back keeps its place. If it has not failed, it also keeps its
+//     turn, like an untried one.
 //   - A key that is at its limit (Options.MaxInFlightPerKey), is paused, or waits (HoldKey,
-//     Options.KeyRate), is passed over, at no cost for the others. As soon as it can be served it
-//     is first, if it has missed a turn; it never gets back more than one, or with a weight more
-//     than those of a round.
+//     Options.KeyRate), is passed over, at no cost for the others. If it has missed turns, it is
+//     first as soon as it can be served. But it never gets back more than one turn, or with a
+//     weight more than those of a round.
+//
+// # Promises
+//
 //   - One consumer at a time holds a task, while its lease lasts. An expired lease is lost for
 //     good, even if no consumer has taken the task since. Calls on a lost lease fail and have no
 //     effect.
@@ -50,7 +56,7 @@
 //     nothing.
 //   - A call that returns an error has changed nothing, unless its doc names an exception.
 //   - Some stores can make calls parts of a transaction of the caller's own. If the store commits
-//     it (InTx), its changes are counted and reported then, once, and after a rollback not at all.
+//     it (InTx), its changes are counted and reported then, once; after a rollback they are not.
 //     If the caller commits it (WithTx), they are neither counted nor reported.
 //
 // # Not promised

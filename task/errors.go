@@ -62,8 +62,8 @@ var (
 
 	// ErrUnknown is returned when a call may have happened: the answer of the database to its commit
 	// was lost, or ctx was done before the answer. The error also wraps the cause, such as
-	// context.DeadlineExceeded. Without ErrUnknown, a call that returns an error of the database or
-	// of its context has not happened. The tasks that such a call has taken are handed back.
+	// context.DeadlineExceeded. Tasks that such a call has taken are handed back. A call that returns
+	// an error of the database or of its context without ErrUnknown has not happened.
 	ErrUnknown = driver.ErrUnknown
 
 	// ErrResumed is returned by calls of a consumer that another caller has resumed by its ID: that
@@ -74,8 +74,8 @@ var (
 	ErrDuplicate = driver.ErrDuplicate
 
 	// ErrReplace is returned by a Put with PutOptions.Replace if the task with this unique key is
-	// buried, has another key, kind or group, or is not a Member of its group, or if the new task is
-	// not.
+	// buried, has another key, kind or group, or is not a Member of its group. It is also returned if
+	// the new task is not a Member of its group.
 	ErrReplace = driver.ErrReplace
 
 	// ErrGroupCancelled is returned by calls that put a task into a cancelled group, or start such a
@@ -108,12 +108,12 @@ var (
 	ErrExpired = driver.ErrExpired
 )
 
-// maxStack is how many bytes of the stack of a panic are in the reason of a failure at most. They
-// are behind a printable.StackMark.
+// maxStack is the most bytes of a panic's stack that the reason of a failure has. They follow a
+// printable.StackMark.
 const maxStack = 2 << 10
 
-// newError makes an Error of any error; nil stays nil. That of a panic ends with an empty line and
-// the begin of its stack.
+// newError makes an Error of any error; nil stays nil. The Error of a panic ends with an empty
+// line and the begin of the stack.
 func newError(err error) *Error {
 	var e *Error
 	switch {

@@ -26,9 +26,9 @@ type notifier struct {
 	cancel   context.CancelFunc
 
 	// The numbers of waiting callers, which are read without the lock. A caller adds itself before it
-	// checks whether it must wait, and a change reads the number after it is made, so one of the two
-	// sees the other. Interest.Waiting is the sum of the numbers that addWaiting changes, and
-	// Interest.Listening counts the readers of events and the contexts of leases.
+	// checks whether it must wait. A call that changes the queue reads the number afterwards. So at
+	// least one of the two sees the other. Interest.Waiting is the sum of the numbers that addWaiting
+	// changes, and Interest.Listening counts the readers of events and the contexts of leases.
 	interest       driver.Interest
 	takersWaiting  atomic.Int32
 	puttersWaiting atomic.Int32

@@ -28,12 +28,12 @@ import (
 //   - in databases a read of all tasks, but in SQLite and Postgres, if n is 0, only of the tasks
 //     of paused keys.
 //
-// ByServed and ByRefused read only what this Queue has counted, so a KeyStat has no other fields,
-// and without Options.CountKeys there are no keys. They are O(Options.CountKeys · log
-// Options.CountKeys) in every store, even when the queue is closed. A task is served each time it
-// is taken. It is refused if Put or PutBatch returns an [ErrFull] for it. With Options.Quantum a
-// KeyStat has the cost of the served tasks. If a queue is open several times, each Queue counts
-// its own calls.
+// ByServed and ByRefused read only what this Queue has counted: without Options.CountKeys there
+// are no keys, and the other fields of a KeyStat are zero. If a queue is open several times, each
+// Queue counts its own calls. Both orders are O(Options.CountKeys · log Options.CountKeys) in
+// every store, even when the queue is closed. A task is served each time it is taken. It is
+// refused if Put or PutBatch returns an [ErrFull] for it. With Options.Quantum a KeyStat has the
+// cost of the served tasks.
 func (q *Queue[V]) KeyStats(
 	ctx context.Context, n int, by fairq.KeyOrder,
 ) (stats []fairq.KeyStat[string], err error) {
@@ -141,8 +141,8 @@ func (q *Queue[V]) countServed(t *Task[V]) {
 	q.waits.keys[t.Key].Add(waited)
 }
 
-// waits counts the times from ready to taken: of all tasks, and by key for the counted keys and as
-// many others at most.
+// waits counts how long tasks were ready before they were taken: of all tasks, and by key. There
+// it has the keys that Options.CountKeys counts, and at most as many others.
 type waits struct {
 	mu    sync.Mutex
 	total fairq.Histogram
@@ -176,8 +176,9 @@ func (q *Queue[V]) countRefusal(ctx context.Context, key string, err error) {
 
 // Position returns how many tasks would be taken before the task of that id. If there are limit or
 // more, ok is false. It returns [ErrTaken] if the task is taken, and [ErrBlocked] if it cannot be
-// taken now, unless it is ready and limit others can. limit is at most [MaxBatch]. Position is as
-// exact as [Queue.Upcoming], and costs as much as Upcoming for limit tasks.
+// taken now. (If the task is ready, Position notices that only if fewer than limit others can be
+// taken.) limit is at most [MaxBatch]. Position is as exact as [Queue.Upcoming], and costs as much
+// as Upcoming for limit tasks.
 func (q *Queue[V]) Position(
 	ctx context.Context, id ID, limit int,
 ) (before int, ok bool, err error) {
@@ -203,11 +204,13 @@ func (q *Queue[V]) Position(
 	return 0, false, err
 }
 
-// Upcoming returns the tasks that n calls of TryTake, [MaxBatch] at most, would take now, in
-// order, by a consumer that takes all tasks and settles none, if nothing else happens. So it
-// leaves out tasks that cannot be taken: the queue or the key is paused or waits, or the key is at
-// its limit, the tasks before it counted. Upcoming takes nothing, and holds up no other call. In a
-// database it returns fewer beside 1,000 expired tasks that no process has removed yet.
+// Upcoming returns the next tasks, in order: what n calls of TryTake would take now, if nothing
+// else happens and no task is settled. n is [MaxBatch] at most. Upcoming takes nothing, and holds
+// up no other call. In a database it returns fewer tasks while there are 1,000 expired tasks that
+// no process has removed yet.
+//
+// So it leaves out tasks that cannot be taken: because the queue or the key is paused or waits, or
+// because the key would be at its limit after its tasks before.
 //
 // The order is as exact as the promise of the package. Tasks that come first because they were
 // handed back, or because their key was passed over, have round 0. Upcoming is O(n), with the

@@ -35,10 +35,11 @@ type Options[V any] struct {
 	// key may hold about as many places as are free, counted as for Capacity.
 	//
 	// EvictHeaviest looks at the ready and delayed tasks: from a key with the most of these (by its
-	// weight) it evicts the task that became ready or delayed last, unless the new task's key has as
-	// many. EvictOldest evicts the task that became ready or delayed first, of the new task's own key
-	// if that has as many. If no task is ready or delayed, both refuse. A store in a database drops
-	// no durable task: there Open refuses both.
+	// weight) it evicts the task that became ready or delayed last. If the new task's key has as
+	// many, it refuses the new task instead. EvictOldest evicts the task that became ready or delayed
+	// first: from such a key, or from the new task's own key if that has as many. If no task is ready
+	// or delayed, both refuse the new task. A store in a database drops no durable task: there Open
+	// refuses both options.
 	WhenFull fairq.WhenFull
 
 	// OnEvict gets the tasks that a Put of this Queue has evicted. That Put calls it before it
@@ -48,9 +49,10 @@ type Options[V any] struct {
 	// OnExpire gets the tasks, in any state, whose time to live or deadline is over, after they are
 	// gone: one after the other, in that order, in a goroutine that runs while there are any. A panic
 	// of OnExpire is swallowed, and it gets the next task. It must not call Close, which waits for
-	// it. If the queue is open several times, one Queue gets each task: in memory the first opened
-	// Queue with an OnExpire; in a shared Store a Queue in the process that noticed, if it has an
-	// OnExpire and did not notice in a transaction that the caller commits (WithTx).
+	// it. If the queue is open several times, one Queue gets each task. In memory that is the first
+	// opened Queue with an OnExpire. In a shared Store it is a Queue of the process that noticed the
+	// end. There no Queue gets the task if that process has no OnExpire, or noticed the end in a
+	// transaction that the caller commits (WithTx).
 	OnExpire func(*Task[V])
 
 	// Weight returns the number of tasks of a key in a round, 1 to [fairq.MaxWeight]; nil means 1
@@ -64,30 +66,33 @@ type Options[V any] struct {
 	// task counts the same. (Queue-wide.) Open refuses another Quantum for a queue that has tasks.
 	Quantum int64
 
-	// ShareTime makes keys share the time of the workers, as fairq.Options.ShareTime does: a task
-	// costs the moving mean of the attempts of its key, in which each new one counts an eighth, and
-	// a key of weight 1 gets a second in a round. An attempt lasts from the return of Take to the
-	// call that ends the lease; see also [Task.Begin]. A Return does not count. In memory the key
-	// pays at the Take, in a database at the Put.
+	// ShareTime makes keys share the time of the workers, in rounds in which a key of weight 1 gets a
+	// second. An attempt lasts from the return of Take to the call that ends the lease; see also
+	// [Task.Begin]. An attempt that ends with Return does not count. Since nobody knows the time in
+	// advance, a task costs the moving mean of the attempts of its key, in which each new one counts
+	// an eighth. In memory the key pays that at the Take, in a database at the Put.
 	//
-	// A Queue learns from its own attempts, and remembers at least the last 8,192 keys. A key without
-	// an attempt pays the mean of all. As long as nothing is learned, each task costs a second, so
-	// keys are served by count. With ShareTime a Quantum or a Cost is an error. (Queue-wide.) Open
-	// refuses another ShareTime for a queue that has tasks.
+	// A Queue learns from its own attempts, and remembers at least the last 8,192 keys. A task of a
+	// key without an attempt costs the mean of all attempts. Before the first attempt each task costs
+	// a second, so keys are served by count. With ShareTime a Quantum or a Cost is an error.
+	// (Queue-wide.) Open refuses another ShareTime for a queue that has tasks.
 	ShareTime bool
 
-	// MaxInFlightPerKey is the greatest number of tasks of a key that are taken at the same time.
-	// With 1, a key's tasks are done strictly one after the other, if no handler goes on when its
-	// lease is over (see Task.Context) and, in a store where each machine has its own clock, these
-	// differ by no more than the store's Skew. 0 means no limit. (Queue-wide.) [Queue.SetKey] gives a
-	// key another limit. A worker that holds a task of a key and waits for another one, in Wait or
-	// Take, may wait for itself, because its own task fills the limit. Only pool.Pool.Do notices
-	// that; a context with a timeout ends it.
+	// MaxInFlightPerKey is the greatest number of tasks of a key that are taken at the same time. 0
+	// means no limit. (Queue-wide.) [Queue.SetKey] gives a key another limit.
+	//
+	// With 1, a key's tasks are done strictly one after the other. That takes two conditions: no
+	// handler goes on when its lease is over (see Task.Context), and the clocks of the machines
+	// differ by no more than the Skew of the store, if it has one.
+	//
+	// A worker that holds a task and waits for another one of its key, in Wait or Take, may wait for
+	// itself, because its own task fills the limit. Only pool.Pool.Do notices that; a context with a
+	// timeout ends it.
 	MaxInFlightPerKey int
 
 	// KeyRate limits the attempts of each key, and Rate the attempts of all keys together. The zero
-	// Rate is no limit. (Queue-wide.) A key without a token waits until it gets one, as with HoldKey,
-	// and so does the queue. [Queue.SetKey] gives a key another rate.
+	// Rate is no limit. (Queue-wide.) A key without a token waits until it gets one, as with HoldKey.
+	// If Rate has no token, the whole queue waits. [Queue.SetKey] gives a key another rate.
 	//
 	// An attempt takes a token, and with a Quantum as many as its task costs, so that the rate is one
 	// of work. It needs one token to begin: the key owes the others, and its next attempt waits for
@@ -159,9 +164,9 @@ type PutOptions struct {
 	// and with Options.ShareTime the time that the key is expected to need, in milliseconds.
 	//
 	// A key that has had more than its share of a round pays with its shares of later rounds, even if
-	// it has no task in between. When a task becomes ready as the only one of the queue, the debts
-	// of its priority are void. The key pays when the task is taken, and again for each attempt after
-	// one in vain.
+	// it has no task in between. When a task becomes ready as the only one of the queue, the debts of
+	// its priority are void. The key pays when the task is taken, and again for each retry after a
+	// failure.
 	Cost int64
 
 	// Delay is the time until the task is ready. 0 or less means at once.
@@ -200,19 +205,26 @@ type PutOptions struct {
 	UniqueKey string
 
 	// With Replace, the task takes the place of the task with its UniqueKey, if that is ready,
-	// delayed or held: that task gets the new payload, delay, TTL, deadline, TTR, MaxAttempts,
-	// metadata and cost, no attempts and no error. It keeps its id, which Put returns, so all callers
-	// that have put it have one id: Delete, Bury and Change by that id are about the work of all. It
-	// keeps its place. A different Priority, or with a Quantum a different Cost, puts it behind all
-	// others of its key. With a Delay the last Put decides when the task is ready, up to MaxDelay.
+	// delayed or held:
+	//
+	//   - That task gets the new payload, delay, TTL, deadline, TTR, MaxAttempts, metadata and cost.
+	//     Its attempts and its error are forgotten.
+	//   - It keeps its id, which Put returns. So all callers that have put it have the same id:
+	//     Delete, Bury and Change by that id concern the work of all.
+	//   - It keeps its place. But a different Priority, or with a Quantum a different Cost, puts it
+	//     behind all others of its key.
+	//   - With a Delay the last Put decides when the task is ready, up to MaxDelay.
+	//
 	// See also [ErrReplace].
 	//
 	// If the task with the UniqueKey is taken, the new task follows it. The follower is held, without
-	// a unique key, and the next Put with Replace replaces it. When the first task has left the queue
-	// or is buried, the follower gets the unique key and is ready, or delayed until the end of its
-	// own Delay. If the first task is tried again instead, the follower takes its place, as above,
-	// and is gone. Queue.Wait waits for the first task until its end, and for the follower after it.
-	// A task that is buried while it is followed, or follows, loses its unique key.
+	// a unique key, and the next Put with Replace replaces it.
+	//
+	//   - When the first task has left the queue or is buried, the follower gets the unique key. It
+	//     is ready, or delayed until the end of its own Delay.
+	//   - If the first task is to be tried again instead, the follower takes its place, as above.
+	//   - Queue.Wait waits for the first task until its end, and after that for the follower.
+	//   - A task that is buried while it is followed, or follows, loses its unique key.
 	Replace bool
 
 	// Group holds the task back until Queue.StartGroup. Role is its role in the group.

@@ -132,12 +132,14 @@ func (q *Queue[V]) PutBatch(ctx context.Context, tasks []Entry[V]) ([]ID, error)
 }
 
 // PutWait is Put that waits for room. Waiting calls are admitted in rounds by key, each when a
-// task is gone. (With EvictHeaviest only calls whose key is among the heaviest wait, with
-// EvictOldest only if no task can be evicted or the key is full; a Put that makes room for itself
-// may overtake. With RejectOverShare a call whose key is over its share waits until a task of the
-// key leaves, or another Put of the key comes, so it may wait although the share has grown.) If
-// ctx is done first, PutWait returns its error, and there is no new task. In a transaction of the
-// caller's own it does not wait, because it could keep other calls from making room.
+// task is gone. If ctx is done first, PutWait returns its error, and there is no new task. In a
+// transaction of the caller's own it does not wait, because it could keep other calls from making
+// room. With
+//
+//   - EvictHeaviest only calls whose key is among the heaviest wait, and with EvictOldest only if
+//     no task can be evicted, or the key is full. A Put that makes room for itself may overtake.
+//   - RejectOverShare a call whose key is over its share waits until a task of the key leaves, or
+//     another Put of the key comes. So it may wait although the share has grown.
 func (q *Queue[V]) PutWait(
 	ctx context.Context, key string, payload V, options PutOptions,
 ) (ID, error) {
@@ -242,11 +244,15 @@ func (q *Queue[V]) TryTake(ctx context.Context) (t *Task[V], ok bool, err error)
 // List returns tasks in the order of their ids, or, with ListOptions.NextFirst, in the order of
 // their next change. For the next ready tasks see Upcoming.
 //
-// With NextFirst List is O(Limit log Limit), with the queue locked in memory. For delayed, buried
-// and held tasks it is O(Limit), but in memory O(tasks), 64 at a time. For taken tasks it is
-// O(taken tasks), and else O(tasks). Tasks that it passes over because of Key or Kind come on top,
-// and for delayed tasks with NextFirst also leases and lives that end earlier. In memory other
-// calls go on between, so without NextFirst two tasks of the result may be from different moments.
+// List is
+//
+//   - with NextFirst O(Limit log Limit), in memory with the queue locked;
+//   - for delayed, buried and held tasks O(Limit), but in memory O(tasks);
+//   - for taken tasks O(taken tasks), and otherwise O(tasks).
+//
+// Tasks that it passes over because of Key or Kind come on top, and for delayed tasks with
+// NextFirst also leases and lives that end earlier. Without NextFirst a queue in memory is locked
+// for 64 tasks at a time, so two tasks of the result may be from different moments.
 func (q *Queue[V]) List(ctx context.Context, options ListOptions) ([]*Task[V], error) {
 	if err := q.checkSelection(&options); err != nil {
 		return nil, err
@@ -280,10 +286,10 @@ func (q *Queue[V]) checkSelection(o *ListOptions) error {
 }
 
 // Count returns the number of tasks of a State, Key, Kind and Group, and ignores After and Limit.
-// Without Kind and Group it is O(1) in memory; in other stores also without a Key, or if the queue
-// counts by key anyway (KeyCapacity, MaxInFlightPerKey, eviction). Else it reads tasks as List
-// does, and other calls go on between: to be faster, each Put would have to write to one more
-// index.
+// Without Kind and Group it is O(1) in memory. In other stores it is that without a Key too, or if
+// the queue counts by key anyway (KeyCapacity, MaxInFlightPerKey). Otherwise it reads tasks as
+// List does, and does not hold up other calls: to be faster, each Put would have to write to one
+// more index.
 func (q *Queue[V]) Count(ctx context.Context, options ListOptions) (int, error) {
 	if err := q.checkSelection(&options); err != nil {
 		return 0, err
@@ -368,8 +374,8 @@ func (q *Queue[V]) SetKey(ctx context.Context, key string, limits *KeyLimits) er
 	return q.backend.SetKey(ctx, key, l)
 }
 
-// LimitedKeys returns the first n keys with limits of their own, 100 if n is 0, that are not
-// before from, in alphabetical order. The next page is from the last of these keys + "\x00". In
+// LimitedKeys returns the first n keys with limits of their own, in alphabetical order, from the
+// key from on; 100 if n is 0. For the next page, from is the last of these keys + "\x00". In
 // memory it is O(keys).
 func (q *Queue[V]) LimitedKeys(ctx context.Context, from string, n int) ([]LimitedKey, error) {
 	if err := q.notifier.over(); err != nil {
@@ -449,10 +455,12 @@ func (q *Queue[V]) Wait(ctx context.Context, uniqueKey string) error {
 
 // DeleteSome deletes the tasks of a State, Key and Kind, as Delete does, and returns their number.
 // It deletes taken tasks only if State is Taken. It ignores Limit, and neither Group nor After can
-// be set. It deletes in no order, so it may delete tasks that a group holds until others are gone.
-// It makes a transaction for each 1,000 tasks, and other calls go on between: if it returns an
-// error, some tasks may be gone. With a Key it is O(tasks of the key), but in memory O(tasks),
-// like List.
+// be set. It deletes in no order: of a group it may delete tasks that wait for other members
+// before these members.
+//
+// It makes a transaction for each 1,000 tasks, and other calls go on between them. So if it
+// returns an error, some tasks may be gone. With a Key it is O(tasks of the key), but in memory
+// O(tasks), like List.
 func (q *Queue[V]) DeleteSome(ctx context.Context, options ListOptions) (int, error) {
 	switch {
 	case options.Group != "":
@@ -512,11 +520,11 @@ func (q *Queue[V]) Stats(ctx context.Context) (Stats, error) {
 // loop or end ctx, because until then the queue keeps the events.
 func (q *Queue[V]) Events(ctx context.Context) iter.Seq[Event] { return q.notifier.events(ctx) }
 
-// Close ends the use of the queue: all calls, waiting ones too, return [ErrClosed], and the tasks
-// of its consumers are handed back, even while somebody works on them: their Ack returns
+// Close ends the use of the queue: all calls, waiting ones too, return [ErrClosed]. First the
+// tasks of its consumers are handed back, even while workers work on them: their Ack returns
 // ErrClosed. The tasks stay in the store. Then Close waits until Options.OnExpire has got all
-// expired tasks. If ctx is done first, it returns its error. After an error call Close again, to
-// finish; after success a second call does nothing.
+// expired tasks. If ctx is done first, Close returns its error. After an error call Close again,
+// to finish; after success a second call does nothing.
 func (q *Queue[V]) Close(ctx context.Context) error {
 	q.close.Lock()
 	defer q.close.Unlock()

@@ -169,10 +169,12 @@ func (t *Task[V]) Fail(ctx context.Context, reason error, delay time.Duration) e
 // Retry-After, or when the tasks of a key must be done in order. If reason is nil the attempt does
 // not count, and the task keeps its turn, unless it was handed back untried the last time too.
 //
-// Else it has failed, which counts and is recorded as by Fail. After its last attempt it is
-// buried, and the key does not wait. The wait ends when the task leaves its place, because another
-// call deletes, buries, changes or replaces it, or its time is over; but not if the key waits for
-// another reason too, such as Queue.HoldKey.
+// With a reason the attempt has failed: it counts, and is recorded as by Fail. After its last
+// attempt it is buried, and the key does not wait.
+//
+// The wait ends when the task leaves its place, because another call deletes, buries, changes or
+// replaces it, or its time to live is over. If the key also waits for another reason, such as
+// Queue.HoldKey, that wait goes on.
 func (t *Task[V]) HoldKey(ctx context.Context, reason error, d time.Duration) error {
 	if err := checkDelay("HoldKey: the duration", d); err != nil {
 		return err

@@ -120,9 +120,9 @@ type ListOptions struct {
 	After ID  // only greater ids: the last id of the page before
 	Limit int // the greatest number of tasks; 0 means 100
 
-	// NextFirst makes List return tasks in the order of their next change. State must be Delayed, for
-	// the order in which their delays, or lives, end, or Buried, for the order of Kick. Group and
-	// After must be zero.
+	// NextFirst makes List return tasks in the order of their next change. State must be Delayed or
+	// Buried, and Group and After must be zero. Delayed tasks come in the order in which their
+	// delays, or their lives, end; buried ones in the order of Kick.
 	NextFirst bool
 }
 

@@ -14,10 +14,10 @@ import (
 //
 // A group is tested if one of its takers has looked and found no task, and if for each task that
 // passes its filter and became ready since then, a taker was woken or is looking. So a taker that
-// joins a tested group need not look. A woken taker may find nothing, because others were quicker,
-// or another task than the one it was woken for, or more may have changed since: then there may
-// still be a task for others, and their groups are no longer tested. One taker after the other
-// looks until all groups are tested.
+// joins a tested group need not look. A woken taker may find nothing, because others were quicker.
+// Or it finds another task than the one it was woken for, or more has changed since. In these
+// cases there may still be a task for others, so their groups are no longer tested. One taker
+// after the other looks until all groups are tested.
 //
 // Within a group no taker overtakes another. Between groups one can: a taker that looks because no
 // other wanted a task may find another task that has just become ready.

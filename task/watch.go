@@ -34,8 +34,9 @@ func (c *Consumer[V]) Watch(f func()) *Watch[V] {
 }
 
 // Take takes a task like Consumer.TryTake, but stands in line for it, behind waiting calls. It
-// writes the task into a zero Task. If it is not its turn or there is no task, found is false. If
-// armed is true, the Watch will call its function, once, when there may be a task: then the
+// writes the task into a zero Task. If there is no task, or other calls are first, found is false.
+//
+// If armed is true, the Watch will call its function, once, when there may be a task. Then the
 // program must call Take again, or Disarm, because until then other calls may have to wait. armed
 // may be true with a task too, if there is no other one. The Watch also calls the function when
 // the consumer or the queue is closed.

@@ -69,8 +69,8 @@ func (q *queue) putPlain(n *driver.New, now int64) (id driver.ID, ok bool) {
 	in.puts = append(in.puts, arrival{})
 	in.puts[len(in.puts)-1].set(n, id, now)
 	in.count.Store(int32(len(in.puts)))
-	// A caller that has begun to wait since may have looked before the task was there, so it must be
-	// notified. A caller that begins after this looks after it: see driver.Interest.
+	// A caller that waits already may have looked before the task was there, so it must be notified.
+	// A caller that begins to wait after this will look, and find the task: see driver.Interest.
 	_, waits := q.interest()
 	in.mu.Unlock()
 	if waits {
@@ -125,9 +125,10 @@ func (q *queue) add(puts []arrival) {
 	clear(puts)
 }
 
-// freeInInbox returns how many tasks may enter the inbox when more tasks are about to be added: as
-// many as the queue will have room for until it is called again. So it counts tasks in all states,
-// whose number only a Put increases.
+// freeInInbox returns how many tasks may enter the inbox, if more is the number of tasks that are
+// about to be added from it. The queue must have room for them whenever they are added, until
+// freeInInbox is called again. So it counts tasks in all states, because only a Put increases
+// their number.
 func (q *queue) freeInInbox(more int) int {
 	if q.dropped {
 		return 0

@@ -76,8 +76,9 @@ func (q *queue) setRare(it *item, n *driver.New, now int64) {
 	}
 }
 
-// replace puts a task in the place of the task with its unique key, or of the follower of that. It
-// returns 0 if the task is to be the follower.
+// replace puts a new task in the place of the task with its unique key; if that is taken, in the
+// place of its follower. If there is no follower, it returns 0: the new task is to be the
+// follower.
 func (q *queue) replace(it *item, n *driver.New, now int64) (driver.ID, error) {
 	is, id := q.info(it), it.id
 	now = q.clock(now)
@@ -116,8 +117,9 @@ func (q *queue) follower(it *item, now int64) *item {
 	return next
 }
 
-// follow decides about the follower of a task that is not taken any more after a transition. If
-// the task has left the queue, it is not used.
+// follow decides about next, the follower of a task that is no longer taken after a transition: it
+// takes the place of the task, or gets its unique key and starts. If the task has left the queue,
+// its item is not read.
 func (q *queue) follow(it, next *item, uniqueKey string, f life.Transition, now int64) {
 	if f.Waits() {
 		r := q.record(next)
@@ -164,12 +166,12 @@ func (q *queue) newItem(a *arrival) *item {
 	return it
 }
 
-// set gives a task without a state a new one.
+// set puts a task into the places of a new state.
 //
-// The invariant between calls: all places that find a task by its state (its line, the leases of
-// its consumer, the buried tasks, the evictable ones, its timer) and all counters agree with
-// State. unset takes the task out of all these but the timer, and leaves State as it was, because
-// the events of the change need it. set then puts the task into the places of the new state.
+// The invariant between calls: all places that find a task by its state agree with State, and so
+// do all counters. The places are its line, the leases of its consumer, the buried tasks, the
+// evictable ones and its timer. To change the state, unset takes the task out of all these but the
+// timer. It leaves State as it was, because the events of the change need it. Then set is called.
 func (q *queue) set(it *item, state driver.State) {
 	if q.waits {
 		q.freed(it.key, it.State, state)
