@@ -23,7 +23,8 @@ type class[V any] struct {
 	consumer *task.Consumer[V]
 
 	// takeOne takes a task into a zero one. If it was the last one, or there is none, it arms the
-	// watch, which will call due. more is true if idle workers may rely on a watch that is not armed.
+	// watch, which will call due. more is true if the watch is not armed, although idle workers may
+	// rely on it.
 	takeOne func(ctx context.Context, into *task.Task[V], wasIdle bool) (found, more bool, err error)
 
 	disarm    func()         // disarms the watch
@@ -113,8 +114,8 @@ func (p *Pool[V]) takeFromAny(
 }
 
 // inTurn returns the classes that may have tasks, in the order in which a worker asks them: first
-// the class that was served least for its weight. A class that had no task is credited no more
-// than the class that was served last.
+// the class that was served least for its weight. A class that had no task for a while is not
+// further behind than the class that was served last.
 func (p *Pool[V]) inTurn() []*class[V] {
 	p.roundMu.Lock()
 	defer p.roundMu.Unlock()

@@ -12,8 +12,8 @@ import (
 
 // DeadLetter is a task that a pool could not do, with everything known of it.
 type DeadLetter[V any] struct {
-	// Task is as of the last attempt, or as it was put. If it was in no queue it has no ID. For an
-	// item of a FairQueue it is empty but for the attempt.
+	// Task describes the task as of its last attempt, or as it was put if there was none. A task that
+	// was in no queue has no ID. For an item of a FairQueue, Task has only the number of attempts.
 	Task task.Info
 
 	Payload V
@@ -25,7 +25,7 @@ type DeadLetter[V any] struct {
 
 // PutOptions returns the options to put the task again now: its class, priority, kind, unique key,
 // metadata, deadline and limit of attempts, and the rest of its delay and time to live. If its
-// time to live is over, its end is the deadline.
+// time to live is over, the deadline is the end of that.
 func (l *DeadLetter[V]) PutOptions(now time.Time) PutOptions {
 	i := &l.Task
 	p := PutOptions{task.PutOptions{
@@ -76,8 +76,8 @@ func newDeadLetter[V any](class string, t *task.Task[V], reason Reason, err erro
 	return l
 }
 
-// post hands a letter to the outbox, and after that to the Observer. The attempt is that of its
-// task, nil if the task is in no queue any more.
+// post hands a letter to the outbox. When the sink has taken or refused it, the Observer gets it
+// too. a is the attempt of the letter's task, nil if the task is in no queue any more.
 func (p *Pool[V]) post(letter *DeadLetter[V], a *attempt[V], settle func(refused error)) {
 	l := &outgoing{
 		key: letter.Task.Key,

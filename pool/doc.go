@@ -53,11 +53,11 @@
 // own it is forgotten, after Observer, Logger and waiting calls of Do have its error.
 //
 // A handler that hangs keeps its worker. By default one key whose handlers hang takes all workers,
-// so nobody's tasks start any more. A MaxInFlightPerKey of the queue below the workers prevents
-// that: with w workers and a limit of n, the others are served as long as fewer than w/n keys
-// hang. So a limit of half of the workers bears one such key. A Policy.Timeout gives workers
-// back, but only from handlers that heed their contexts. With NewWorkers the limit is that of a
-// FairQueue with ShareTime, and the context of a handler ends with WorkersOptions.Timeout.
+// so nobody's tasks start any more. A MaxInFlightPerKey of the queue, less than the number of
+// workers, prevents that: with w workers and a limit of n, the others are served as long as fewer
+// than w/n keys hang. So with a limit of half of the workers one key may hang. A Policy.Timeout
+// gives workers back, but only from handlers that heed their contexts. With NewWorkers set the
+// MaxInFlightPerKey of a FairQueue with ShareTime, and WorkersOptions.Timeout.
 //
 // docs/guide.md has the packages side by side.
 //
@@ -67,6 +67,7 @@
 // pool takes tasks in batches, and settles each in a goroutine in the background: at most 256 at a
 // time, or Scale.Max if that is more. Beyond that the workers settle.
 //
-// Taking and settling a task are O(1) as in package task, O(classes) if there are several, in the
-// worst case. An idle worker waits in the pool; waking it costs a switch of goroutines.
+// Taking a task from a pool with several classes is O(classes) in the worst case; otherwise taking
+// and settling cost what they cost in package task. An idle worker waits in the pool; waking it
+// costs a switch of goroutines.
 package pool

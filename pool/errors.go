@@ -86,7 +86,7 @@ func (e *retryError) Is(target error) bool { return e.snooze && target == ErrSno
 
 // RetryAfter returns an error that makes a task fail, and retries it after this delay if it has
 // attempts left. `errors.Join(err, pool.RetryAfter(time.Minute))` adds the reason. A negative
-// delay counts as 0, a delay above [task.MaxDuration] as that.
+// delay counts as 0, and a delay above [task.MaxDuration] as MaxDuration.
 func RetryAfter(delay time.Duration) error { return &retryError{delay: clamp(delay)} }
 
 // Snooze returns an error that hands the task back for a delay. The task has not failed, and the

@@ -58,21 +58,23 @@ type Options[V any] struct {
 
 	// Prefetch limits the tasks that are taken before workers are free for them, so that workers need
 	// not wait for a transaction. It is at most [task.MaxBatch]; 0 means 256, or Scale.Max if that is
-	// more, and a negative value means none. The pool holds twice as many tasks as usually start in
-	// the time in which it takes a batch, so none if tasks run for longer than that. It hands a task
-	// that has found no worker back after at most half a second. It prefetches only with one class,
-	// and from a queue that is not in memory.
+	// more, and a negative value means none. A pool prefetches only with one class, and from a queue
+	// that is not in memory.
+	//
+	// Taking a batch needs some time. The pool holds twice as many tasks as usually start in that
+	// time, and none if tasks run for longer. It hands a task that has found no worker back after at
+	// most half a second.
 	Prefetch int
 
 	// DeadLetters, the sink, receives tasks that could not be done. The pool calls it in goroutines
 	// of its own, as many as workers at the same time. If it returns an error, panics or ends the
-	// goroutine, it has not taken the letter. Shutdown does not wait for a sink that goes on after
-	// its context is done for longer than AbandonAfter: that letter counts as not taken, whatever
-	// the sink does with it.
+	// goroutine, it has not taken the letter. After the context of a sink is done, Shutdown waits for
+	// it for AbandonAfter. If the sink has not returned by then, it has not taken the letter,
+	// whatever it does later.
 	//
-	// If DeadLetters is nil, a task that has failed for
-	// good is buried in its queue; in a queue of the pool's own it is forgotten, after Observer,
-	// Logger and waiting calls have its error. See the package documentation.
+	// If DeadLetters is nil, a task that has failed for good is buried in its queue. In a queue of
+	// the pool's own it is forgotten, after Observer, Logger and waiting calls have its error. See
+	// the package documentation.
 	DeadLetters Handler[*DeadLetter[V]]
 
 	// AbandonAfter is how long Shutdown waits for handlers after it has cancelled their contexts.
@@ -110,22 +112,22 @@ type Policy struct {
 	// means no limit.
 	Timeout time.Duration
 
-	// MaxAttempts limits the attempts of a task without a limit of its own. 0 means
-	// 10, a negative value no limit. An attempt counts when the task is taken.
-	// So it counts even if its lease was lost or its process died, even if the task was only
-	// prefetched (see Options.Prefetch).
+	// MaxAttempts limits the attempts of a task without a limit of its own. 0 means 10, a negative
+	// value no limit. An attempt counts when the task is taken. So it counts even if its lease was
+	// lost or its process died, and even if the task was only prefetched (see Options.Prefetch).
 	MaxAttempts int
 
 	// Backoff is the delay after a failure.
 	Backoff Backoff
 
-	// InOrder has the tasks of a key done strictly one after the other, in the order of their
+	// InOrder makes workers do the tasks of a key strictly one after the other, in the order of their
 	// puts, even when they fail: while a task waits for its retry, or is snoozed, its whole key
-	// waits, as with [HoldKey]. After its last attempt it has failed for good, as any other, and
-	// the key goes on; so it does if a failed task is deleted. [task.Queue.ResumeKey] ends the wait
-	// sooner. The queue must have a MaxInFlightPerKey of 1 and KeepPlace; one of the pool's own has
-	// both then. Priorities come before order, and a task that is put with a Delay is not waited
-	// for. A handler must not wait for another task of its key.
+	// waits, as with [HoldKey]. When the task has failed for good, or is deleted, the key goes on.
+	// [task.Queue.ResumeKey] ends the wait sooner.
+	//
+	// The queue must have a MaxInFlightPerKey of 1 and KeepPlace; in a queue of its own the pool sets
+	// both. Priorities come before order, and a key does not wait for a task that was put with a
+	// Delay. A handler must not wait for another task of its key.
 	InOrder bool
 }
 

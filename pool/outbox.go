@@ -173,8 +173,9 @@ func (o *outbox) wait() {
 	}
 }
 
-// giveUpAfter ends the contexts of sinks and stores AbandonAfter after ctx. As long again later it
-// abandons letters, and then the settling of their tasks.
+// giveUpAfter gives up in three steps when ctx is done, after one, two and three AbandonAfter: it
+// ends the contexts of sinks and stores, abandons the letters, and ends the settling of their
+// tasks.
 func (o *outbox) giveUpAfter(ctx context.Context) (stop func() bool) {
 	return context.AfterFunc(ctx, func() {
 		for i, end := range []func(){o.set.cancelStore, o.abandon, o.set.cancelSettle} {

@@ -58,11 +58,12 @@ func New[V any](queue *task.Queue[V], handler Handler[*task.Task[V]],
 // queue for each. nil options are the defaults. Func panics if the options do not make sense; see
 // [Options.Validate].
 //
-// By default, a failing task is tried up to ten times over some 8.5
-// minutes; with a Policy.MaxAttempts of 1, once. The queue has no limit unless Capacity is set;
-// when it is full, Submit waits for room. After Shutdown the tasks left in the queue go to
-// DeadLetters, or are in Leftovers and Shutdown returns an error. So the last call should usually
-// be StopAndWait.
+// By default, a failing task is tried up to ten times over some 8.5 minutes; with a
+// Policy.MaxAttempts of 1, once. The queue has no limit unless Capacity is set; when it is full,
+// Submit waits for room.
+//
+// The last call should usually be StopAndWait. Shutdown does not do the tasks that are left in the
+// queue: they go to DeadLetters, or are in Leftovers, and then it returns an error.
 func Func[V any](handler Handler[*task.Task[V]], options *Options[V]) *Pool[V] {
 	return newPool(nil, handler, options)
 }
@@ -170,7 +171,8 @@ func (p *Pool[V]) Queue(class string) *task.Queue[V] {
 
 // Wait waits until no task is ready, delayed or running in the queues of the pool, as far as this
 // process can see, and until Stats and DeadLetters have all outcomes. It does not wait for a
-// delayed task that this pool has put again by [Repeat]. It waits for those of other processes.
+// delayed task that this pool has put again by [Repeat], but it waits for such tasks of other
+// processes.
 //
 // Wait returns [ErrShutdown] if Shutdown has left tasks, and the error of ctx if ctx is done
 // first. A handler must not call it, because it would wait for itself: with the context of a
@@ -198,9 +200,9 @@ func (p *Pool[V]) Wait(ctx context.Context) error {
 	}
 }
 
-// deadLettersSent reports whether no letter is in hand, all evicted and expired tasks of the
-// pool's own queues have been handled, and, after the pool stopped accepting, all submits have
-// ended. notifyQuiet is called when either becomes true.
+// deadLettersSent reports whether no letter is in hand, and all evicted and expired tasks of the
+// pool's own queues have been handled. If the pool has stopped accepting tasks, all submits must
+// have ended too. notifyQuiet is called when one of these becomes true.
 func (p *Pool[V]) deadLettersSent() bool {
 	if p.outbox.busy() > 0 || p.accepting.Err() != nil && p.submitting.Load() > 0 {
 		return false

@@ -13,9 +13,10 @@ import (
 // in order.
 //
 // It holds no more tasks than needed, because other processes may have workers for the rest: twice
-// as many as have started, by the last tasks, while a batch is taken. So one worker holds none if
-// its tasks take longer than a batch. If a long task follows a shorter one, for instance when the
-// store was slow, a task may wait behind it. A task that has waited too long is handed back.
+// as many as usually start while a batch is taken. So it holds none for a single worker whose
+// tasks run for longer than it takes to get a batch. The number is a guess from the last tasks:
+// when a task runs for longer than these, others may wait behind it. A task that has waited too
+// long is handed back.
 type prefetcher[V any] struct {
 	pool  *Pool[V]
 	class *class[V]

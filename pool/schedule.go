@@ -75,9 +75,9 @@ func parseClock(text string) (time.Duration, error) {
 	return at.Sub(at.Truncate(day)), err
 }
 
-// rangeAt returns the range that applies now, nil if none does, and until when that is certain:
-// until a range begins or ends, and for at most a quarter of an hour of UTC, because zones change
-// their clocks only at such times.
+// rangeAt returns the range that applies now, nil if none does, and until when that is certain.
+// That is when a range begins or ends, or at the next quarter of an hour of UTC, because only then
+// zones change their clocks.
 func rangeAt(ranges []clockRange, now time.Time) (in *Range, until time.Time) {
 	until = now.Truncate(time.Hour / 4).Add(time.Hour / 4)
 	for i := range ranges {

@@ -88,18 +88,24 @@ func (ws *workerSet) notInHandler(ctx context.Context, call string) error {
 // abandoned, and its task goes back too.
 //
 // A queue that is not the pool's own keeps its tasks. The tasks left in a queue of the pool's own
-// go to DeadLetters, with the reason Shutdown, or else to Leftovers. When ctx is done and the
-// handlers have ended or were abandoned, the contexts of sinks end after AbandonAfter, and
-// Shutdown waits for sinks as long again. Tasks whose letters no sink has taken then are in
-// Leftovers, or buried; evicted and expired ones are only in the log.
+// go to DeadLetters, with the reason Shutdown; without DeadLetters they are in Leftovers.
 //
-// Shutdown returns the cause of ctx if handlers had to be cancelled, and an [ErrAbandoned] if
-// some were abandoned. If tasks are in Leftovers, which end with the process, the error is also
-// an [ErrShutdown] with their number. If the store of a queue cannot take back the pool's tasks,
-// it returns that error; call it again when the store can. Otherwise it returns nil. It may be
-// called several times, even at the same time, for instance with another ctx. A handler must not
-// call it, because it would wait for itself: with its context it does nothing and returns an
-// [task.ErrInvalid].
+// The contexts of sinks end when ctx is done, the handlers have ended or were abandoned, and
+// AbandonAfter has passed. After another AbandonAfter Shutdown waits no longer. Tasks whose
+// letters no sink has taken then are in Leftovers, or buried; evicted and expired ones are only in
+// the log.
+//
+// Shutdown returns nil, or
+//
+//   - the cause of ctx if handlers had to be cancelled, and an [ErrAbandoned] if some were
+//     abandoned;
+//   - an [ErrShutdown] with the number of tasks in Leftovers, which end with the process;
+//   - the error of a store that cannot take back the pool's tasks: call Shutdown again when it
+//     can.
+//
+// It may be called several times, even at the same time, for instance with another ctx. A handler
+// must not call it, because it would wait for itself: with its context Shutdown does nothing and
+// returns an [task.ErrInvalid].
 func (p *Pool[V]) Shutdown(ctx context.Context) error {
 	if err := p.notInHandler(ctx, "Shutdown"); err != nil {
 		return err
@@ -133,10 +139,12 @@ func (p *Pool[V]) Shutdown(ctx context.Context) error {
 // StopAndWait finishes the backlog and then shuts the pool down. From now on only handlers, sinks
 // and the Observer can submit. When all queued tasks are done, in the sense of [Pool.Wait], also
 // delayed ones and retries, it calls Shutdown. A task that repeats (see [Repeat]) stays in the
-// queue, or is in Leftovers if the queue is the pool's own. If ctx is done first it calls Shutdown
-// immediately, and returns at least the cause of ctx. If a queue cannot report its tasks, it also
-// calls Shutdown, and returns that error. While the pool is paused no task is done. Tasks that
-// others put into a queue that is not the pool's own are done too, as long as they keep coming.
+// queue, or is in Leftovers if the queue is the pool's own. If ctx is done first, StopAndWait
+// calls Shutdown immediately, and returns at least the cause of ctx. If a queue cannot report its
+// tasks, it also calls Shutdown, and returns that error.
+//
+// While the pool is paused no task is done. Other programs may put tasks into a queue that is not
+// the pool's own: these are done too, as long as they keep coming.
 func (p *Pool[V]) StopAndWait(ctx context.Context) error {
 	if err := p.notInHandler(ctx, "StopAndWait"); err != nil {
 		return err

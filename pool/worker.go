@@ -93,8 +93,9 @@ func (ws *workerSet) take(w *worker, wasIdle bool) job {
 	return next
 }
 
-// rest waits until a worker that has found no task, or must not ask, is to ask. If the worker must
-// end, it returns true, and the worker is removed already.
+// rest is called for a worker that has found no task, or must not ask for one. It waits until the
+// worker is to ask again. If the worker must end, it returns true, and has removed the worker
+// already.
 func (ws *workerSet) rest(w *worker, isNew bool) (end bool) {
 	ws.mu.Lock()
 	switch {

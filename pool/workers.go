@@ -36,10 +36,12 @@ type WorkersOptions[V any] struct {
 
 // NewWorkers returns workers that call a handler for each item of a FairQueue. The queue stays the
 // caller's, so its pushes decide what happens when it is full. Each item is handled at most once;
-// a failed item goes to DeadLetters. Retries, delays, kinds and priorities need a task queue; this
-// is several times faster. An item costs one allocation, of some 150 bytes: its context, which is
-// never reused, because the handler may have left a goroutine behind that still has it. With
-// [fairq.Options].ShareTime an item is in hand until its handler returns.
+// a failed item goes to DeadLetters. With [fairq.Options].ShareTime an item is in hand until its
+// handler returns.
+//
+// Workers are several times faster than a Pool, whose task queue has retries, delays, kinds and
+// priorities. An item costs one allocation of some 150 bytes for its context. No context is used
+// again, because a goroutine that the handler has started may still have it.
 //
 // The workers start immediately. To end them, close the queue, Wait, and then Shutdown. nil
 // options are the defaults. NewWorkers panics if the options do not make sense.

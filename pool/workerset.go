@@ -18,16 +18,17 @@ import (
 // or a worker is about to ask. Only one worker at a time is woken to ask. If it has found a task
 // without arming the watch again, it wakes the next one, because there may be more tasks.
 //
-// Race: a task may come after a worker has asked and before it is idle, or runs. Then wake finds
-// no worker, or that worker, and sets missed. Then the next worker that has found no task asks
-// again, and a worker that has asked wakes the next one.
+// Race: a task may come after a worker has asked for one, and before it is idle or runs its task.
+// Then wake finds no worker that it can wake, and sets missed. Because of that the next worker
+// that finds no task asks again. A worker that has found a task wakes the next one.
 type workerSet struct {
 	workerSettings
 	source source
 
-	// When the ctx of Shutdown is done, ctx ends, the parent of the handlers' contexts. After one
-	// AbandonAfter storeCtx ends, for calls of queues and sinks; after two the outbox abandons its
-	// letters; after three settleCtx ends, for settling their tasks, which must not outlive them.
+	// When the ctx of Shutdown is done, ctx ends: the parent of the handlers' contexts. After one
+	// AbandonAfter storeCtx ends, which is for calls of queues and sinks. After two the outbox
+	// abandons its letters. After three settleCtx ends, with which the tasks of these letters are
+	// settled.
 	ctx          context.Context
 	cancel       context.CancelCauseFunc
 	storeCtx     context.Context
@@ -93,9 +94,9 @@ type source interface {
 	// one. If more is true there may be more for others, which only this worker knows.
 	take(w *worker, wasIdle bool) (next job, more bool, err error)
 
-	// disarm disarms watches that have called wake in vain, because others may wait for their turn
-	// after them. It reports whether there were any. If no task may be taken it also hands back
-	// prefetched tasks.
+	// disarm disarms watches that have called wake although no worker can be woken: while they stand
+	// in line for a task, other takers of the queue may wait behind them. It reports whether there
+	// were any. If no task may be taken it also hands back prefetched tasks.
 	disarm(mayTake bool) bool
 }
 
@@ -147,8 +148,8 @@ func (ws *workerSet) wake() {
 	}
 }
 
-// letAsk lets the worker ask that was busy last, or a new one. asks is false if there is none, and
-// may if no task may be taken.
+// letAsk wakes the worker that was busy last, or starts a new one, so that it asks for a task.
+// asks is false if there is none. may is false if no task may be taken.
 func (ws *workerSet) letAsk() (asks, may bool) {
 	if ws.asking.Load() {
 		return true, true // it will ask after this

@@ -7,10 +7,11 @@ import (
 
 // Yield calls f. During the call another handler gets the place of the handler with this context.
 // A handler that waits for other tasks of its pool must wait in f: otherwise all workers could
-// wait for tasks that no worker is left to run. It gives its place among the workers away, and not
-// that of its key: if f waits for a task that needs it (see MaxInFlightPerKey), only the Timeout
-// ends that wait. When f returns, Yield waits for a place;
-// handlers that wait for a place go before new tasks. With any other context it only calls f. It
+// wait for tasks that no worker is left to run. When f returns, Yield waits for a place; handlers
+// that wait for a place go before new tasks.
+//
+// The task still counts for its key: if f waits for another task of the key, and MaxInFlightPerKey
+// keeps that back, only the Timeout ends the wait. With any other context Yield only calls f. It
 // must not be called after the handler has returned.
 func Yield(ctx context.Context, f func()) {
 	w, _ := ctx.Value(workerKey{}).(*worker)
@@ -55,8 +56,8 @@ func (ws *workerSet) takePlace(w *worker) {
 		ws.mu.Unlock()
 		return
 	}
-	// updateLocked sends when there is a place: immediately, when a worker ends after its task
-	// (rest), or when handlers are cancelled, which then may exceed Scale.Max.
+	// updateLocked sends when there is a place: immediately, or when a worker ends after its task
+	// (see rest). It also sends when handlers are cancelled; then more than Scale.Max may run.
 	place := make(chan bool, 1)
 	w.place = place
 	ws.returning = append(ws.returning, w)

@@ -41,8 +41,8 @@ func makeLine(number uint64, body []byte) []byte {
 	return fmt.Appendf(nil, "%c %08x %s\n", waiting, crc32.Checksum(text, castagnoli), text)
 }
 
-// parseLine returns the number and the JSON of a line. ok is false if it is damaged; its last byte
-// is a newline, or may become anything else without harm.
+// parseLine returns the number and the JSON of a line. ok is false if the line is damaged. The
+// checksum does not cover the last byte, usually a newline.
 func parseLine(line []byte) (number uint64, body []byte, ok bool) {
 	if len(line) <= prefix || line[0] != waiting && line[0] != done {
 		return 0, nil, false
@@ -97,8 +97,8 @@ type record struct {
 	At      time.Time
 }
 
-// toJSON returns what the JSON of a field is made of: without zero values, with times in UTC. JSON
-// would change a string that is not UTF-8.
+// toJSON returns the value from which the JSON of a field is made: without zero values, with times
+// in UTC, and in base64 a string that is not UTF-8, because JSON would change it.
 func toJSON(v reflect.Value) any {
 	switch x := v.Interface().(type) {
 	case time.Time:

@@ -80,9 +80,9 @@ func (r *restoration[V]) note(err error) {
 	}
 }
 
-// restoreFile restores the letters of a file before a number: letters that are written during the
-// Restore, refused ones too, are for the next one. It removes the file if these were all. An error
-// that concerns only this file is noted.
+// restoreFile restores the letters of a file with numbers below end. Letters from there on were
+// written during this Restore, refused ones too, and are for the next one. If no letter is left,
+// it removes the file. An error that concerns only this file is noted, and not returned.
 func (r *restoration[V]) restoreFile(ctx context.Context, f *file, end uint64) error {
 	d := r.dir
 	d.mu.Lock()
@@ -110,8 +110,8 @@ func (r *restoration[V]) restoreFile(ctx context.Context, f *file, end uint64) e
 	return nil
 }
 
-// restoreLines restores the letters of a file before a number. Bytes behind the last one are the
-// rest of a Write that has returned an error, or never returned.
+// restoreLines restores the letters of a file with numbers below end. Bytes behind the last letter
+// come from a Write that has returned an error, or never returned.
 func (r *restoration[V]) restoreLines(ctx context.Context, f *file, end uint64) error {
 	source, err := r.dir.open(f.name, os.O_RDWR)
 	if err != nil {
@@ -220,9 +220,10 @@ func guard(name string, f func() error) (err error) {
 // 0 < below <= 1.
 //
 // The task keeps its key, kind, unique key, priority, cost, metadata, MaxAttempts and deadline,
-// and the rest of its delay and of its time to live. If it had no such limit in a queue, it has
-// none now; if it was in no queue, it gets this queue's. Its attempts restart, its time to run is
-// this queue's. It is in its group only if it was held by that.
+// and the rest of its delay and of its time to live. Without a MaxAttempts or a time to live it
+// has none now either; but a task that was in no queue gets those of this queue. The task has all
+// attempts again, and the time to run of this queue. It is in its group only if it was held by
+// that.
 //
 // The sink refuses a letter (see [ErrRefused]) if its task has expired, or if the error of the
 // queue is about this task alone: [task.ErrDuplicate], [task.ErrGroupCancelled],

@@ -158,8 +158,8 @@ func Open[V any](path string, options *Options[V]) (*Dir[V], error) {
 	return d, nil
 }
 
-// list finds the existing files, which ReadDir sorts by number. A file ends where the next one
-// begins; the end of the last one is what it has.
+// list finds the existing files, which ReadDir sorts by number. The letters of a file end where
+// the next file begins. To find the end of the last file, list reads it.
 func (d *Dir[V]) list() error {
 	d.next = 1
 	entries, err := os.ReadDir(d.path)
