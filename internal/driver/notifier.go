@@ -8,9 +8,9 @@ import (
 )
 
 // Notifier receives the reports of a [Backend] for a task.Queue. Its methods do not wait and run
-// no code of the user's, so a Backend may call them with a lock held, unless a call of the Backend
-// needs that lock to return from a Notifier. The Queue takes the order of the calls for the order
-// of events. All methods are safe for concurrent use, even before Open returns.
+// no code of the user's. So a Backend may call them with a lock held, unless that lock could keep
+// such a call from returning. The Queue takes the order of the calls for the order of events. All
+// methods are safe for concurrent use, even before Open returns.
 type Notifier interface {
 	// InMemory is called in Open by a Store that keeps queues in the memory of this process. Its
 	// calls are fast, and the Queue does not encode payloads for it. InMemory returns the type of
@@ -32,9 +32,9 @@ type Notifier interface {
 	Admit(put func(context.Context, New) (ID, *Record, error))
 
 	// Event reports an event of a task to the observers of the queue. Lease must be set if the event
-	// has ended one, and for EventCancel. A Backend may leave out events of other processes, except
-	// the end of a lease that a consumer of this Queue held (EventDelete if the task is already
-	// gone) and the EventCancel of a task that such a consumer holds.
+	// has ended one, and for EventCancel. A Backend may leave out events of other processes, with two
+	// exceptions: the end of a lease that a consumer of this Queue held (EventDelete if the task is
+	// already gone), and the EventCancel of a task that such a consumer holds.
 	Event(e Event)
 
 	// Interest returns the numbers of listeners and waiters. It is the same each time.
@@ -79,7 +79,7 @@ type Interest struct {
 func (i *Interest) Listens() bool { return i.Listening.Load() > 0 }
 
 // Waits reports whether a caller waits for a change that another process might make. If not, a
-// Backend need not look for such changes, except for the events that Event must report if Listens
-// is true, nor call Ready, Look and Room. A caller that begins to wait calls a method of the
-// Backend after Waits has become true.
+// Backend need not call Ready, Look and Room, and need not look for such changes. (If Listens is
+// true, it must still look for the events that Event must report.) A caller that begins to wait
+// calls a method of the Backend after Waits has become true.
 func (i *Interest) Waits() bool { return i.Waiting.Load() > 0 }

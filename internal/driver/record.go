@@ -63,8 +63,8 @@ func (r *Record) Attempt() Attempt {
 	return a
 }
 
-// New returns a New that replaces a task by this one at a time: with the rest of its delay and of
-// its time to live.
+// New returns a New with which this task replaces another one at a time: with the rest of its
+// delay and of its time to live.
 func (r *Record) New(now int64) New {
 	i := r.Info()
 	n := New{

@@ -22,8 +22,8 @@ type Store interface {
 	// be shared. See also Settings.AsIs.
 	Open(ctx context.Context, queue string, settings Settings, n Notifier) (Backend, error)
 
-	// Queues returns the names of n queues, or of all if n is 0, that are not before from, in
-	// alphabetical order. It makes none.
+	// Queues returns the names of n queues, or of all if n is 0, in alphabetical order, from the name
+	// from on. It makes no queue.
 	Queues(ctx context.Context, from string, n int) ([]string, error)
 }
 
@@ -248,8 +248,9 @@ type Backend interface {
 	Close() error
 }
 
-// Tx is a transaction of the caller's own, and calls can be part of it. No Store learns when the
-// caller commits a zero Tx; OnCommit needs one of InTx.
+// Tx is a transaction of the caller's own, and calls can be part of it. InTx commits the Tx that
+// it makes, and then calls the functions of OnCommit. A zero Tx is committed by the caller, and no
+// Store learns when.
 type Tx struct {
 	known bool
 
@@ -387,11 +388,11 @@ func (m Method) String() string { return methodNames[m] }
 // Priority: with another priority than before it has a new turn and a new place, behind all of its
 // key, even with Settings.KeepPlace.
 //
-// With HoldKey, a Fail or Snooze makes the key wait for Delay, and not the task, as
-// Backend.HoldKey does, unless the failed task is buried or gone. The task keeps its place, so it
-// is the next one of its key. A snoozed task keeps its turn too, as with Return: not twice in a
-// row. A wait for a failed task ends when the task leaves its place, or is replaced, unless the
-// key waits for another reason too.
+// With HoldKey, a Fail or Snooze makes the key wait for Delay, as Backend.HoldKey does, and not
+// the task. If the failed task is buried or gone, the key does not wait. The task keeps its place,
+// so it is the next one of its key. A snoozed task keeps its turn too, but not twice in a row, as
+// with Return. A wait for a failed task ends when the task leaves its place, or is replaced,
+// unless the key waits for another reason too.
 type Settlement struct {
 	Method   Method
 	HoldKey  bool

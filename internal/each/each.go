@@ -46,8 +46,8 @@ func Failure(i *task.Info) (reason, stack string) {
 	return reason, stack
 }
 
-// together is how many calls Do makes at the same time, because stores combine such calls in one
-// transaction. Between pause calls and the next it lets other processes in: SQLite does not give
+// Do makes up to together calls at the same time, because stores combine such calls in one
+// transaction. After each pause calls it sleeps, to let other processes in: SQLite does not give
 // its lock to the longest waiter, and others ask for it every 10 ms.
 const (
 	together = 100

@@ -1,10 +1,14 @@
 // Package fairshare has the rule by which keys share permits, or workers: which waiting key is
 // next. docs/design.md has its bounds.
 //
-// The key with the least held / weight, in whole numbers, is max-min fairness (Bertsekas and
-// Gallager, Data Networks, 1987). The least used time after that is fair-share scheduling (Kay and
-// Lauder, "A fair share scheduler", 1988). That newcomers begin where the others are is the
-// virtual time of start-time fair queuing (Goyal, Vin and Cheng 1996).
+// The rule has three parts, which are known from elsewhere:
+//
+//   - The key with the least held / weight is first, rounded down: max-min fairness (Bertsekas and
+//     Gallager, Data Networks, 1987).
+//   - On a tie it is the key with the least used time: fair-share scheduling (Kay and Lauder, "A
+//     fair share scheduler", 1988).
+//   - Newcomers begin where the others are: the virtual time of start-time fair queuing (Goyal,
+//     Vin and Cheng 1996).
 package fairshare
 
 import (
@@ -60,8 +64,8 @@ type Key[K comparable, D any] struct {
 	idled         uint64  // its number among the keys that became idle
 	forgotten     bool
 
-	// unpaid is the sum of the time for which it held permits, as of the time at of the clock,
-	// without the time that it was charged for.
+	// unpaid is the time for which the key has held permits without being charged for it, summed over
+	// the permits. It is as of the clock's time at.
 	unpaid float64
 	at     time.Duration
 }
@@ -240,8 +244,8 @@ func (s *Shares[K, D]) Admit(k *Key[K, D], first uint64, now time.Duration) {
 // lift lifts the floor, as far as it may.
 func (s *Shares[K, D]) lift(floor float64, now time.Duration) {
 	if heap := s.heaps[behind]; len(heap) > 0 && floor > heap[0].total()+s.slack {
-		// The totals in the heap may be too low. Only the first is brought up to date, in
-		// O(log keys). The others are when they are first, at later admissions.
+		// The totals in the heap may be too low. Only that of the first key is brought up to date, in
+		// O(log keys). The others follow at later admissions, when they are first.
 		k := heap[0].key
 		s.count(k, now)
 		s.placeBehind(k)
@@ -305,8 +309,8 @@ func (s *Shares[K, D]) Clear(now time.Duration) {
 	s.ready = 0
 }
 
-// Copy returns a copy of the line, to find the order in which Admit empties it. With all, it is of
-// all waiting keys, and has no limit.
+// Copy returns a copy of the line, to find the order in which Admit empties it. With all, the copy
+// has all waiting keys, also those at MaxHeld, and no such limit.
 func (s *Shares[K, D]) Copy(all bool) Shares[K, D] {
 	c := Shares[K, D]{MaxHeld: s.MaxHeld}
 	c.heaps[line] = slices.Clone(s.heaps[line])
@@ -343,10 +347,13 @@ func (s *Shares[K, D]) All(yield func(*Key[K, D]) bool) {
 
 // rest is called when a key has become idle. Idle keys stay in the map until there are many,
 // because forgetting and making them one by one would double the time of everything else. Then
-// rest forgets the keys at or below the floor, which changes nothing. Of the keys above it, the
-// last ones to become idle are remembered: one for each active key, and some. For each of the
-// others the floor rises by the key's debt times its part of the weight. Otherwise a client with a
-// new key for each request would never pay, and would keep out an honest key with a debt.
+// rest forgets
+//
+//   - the keys at or below the floor, which changes nothing;
+//   - the keys above the floor, in debt, except the last ones to become idle: one for each active
+//     key, and some. For each one the floor rises by the key's debt times its part of the weight.
+//     Otherwise a client with a new key for each request would never pay, and would keep out an
+//     honest key with a debt.
 func (s *Shares[K, D]) rest(k *Key[K, D]) {
 	s.idled++
 	k.idled = s.idled

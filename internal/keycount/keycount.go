@@ -41,8 +41,8 @@ func (c *Counts) halve(times int64) {
 	c.Cost >>= n
 }
 
-// Count has the counts of a key since it was first counted, the same halved at each full minute,
-// and how many earlier events may be missing.
+// Count has the counts of a key since it was first counted; the same counts, halved at each full
+// minute; and how many earlier events may be missing.
 type Count[K comparable] struct {
 	Key           K
 	Total, Recent Counts

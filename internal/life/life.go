@@ -377,9 +377,9 @@ func (t *Task) Amend(a *driver.Amendment, priority int, now int64) (Transition, 
 	return f, nil
 }
 
-// Replace puts a new task in the place of a task with its unique key, whose Info is given. Without
-// an Event the task stays where it is. If costs count, a different cost moves it as a different
-// priority does: the key pays it with a new turn.
+// Replace puts a new task in the place of a task with its unique key, whose Info is given. If the
+// transition has no Event, the task stays where it is. If costs count, a different cost moves it
+// as a different priority does: the key pays it with a new turn.
 //
 // If the task is taken, nothing changes: the new one follows it. The follower is Held, has no
 // unique key, and is the next one to be replaced. When the first task is taken no more, the store

@@ -6,9 +6,9 @@ import (
 	"github.com/fairq/fairq/internal/driver"
 )
 
-// Wait says until when a key or a queue waits. One time represents a token bucket: when it is full
-// again (the theoretical arrival time of the ATM Forum's cell rate algorithm). Each taken token
-// moves that time on by the time in which a new token comes.
+// Wait says until when a key or a queue waits. It represents a token bucket by one time: that at
+// which the bucket is full again (the theoretical arrival time of the ATM Forum's cell rate
+// algorithm). Each taken token makes that later, by the time in which a new token comes.
 type Wait struct {
 	Hold  int64     // the end of the wait that HoldKey began; 0 without one
 	By    driver.ID // the failed task for which the key waits; 0 if for another reason, or for two

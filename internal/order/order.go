@@ -18,14 +18,15 @@
 //	a turn of an earlier round is     | has paid too, but its next turn is in now + 1 or later: so a
 //	used: the key was paused, or had  | key that was passed over gets back one turn, or the rest of
 //	no task for a filter              | its share of one round
-//	a task leaves otherwise           | has the same turn; without tasks none
-//	a task is handed back untried     | has the same turn; the task has its old turn for itself, and
-//	                                  | takes it along when it leaves. With KeepPlace it has that
-//	                                  | only if no ready task of the line has an earlier place
-//	a task comes back otherwise,      | is as after any task that becomes ready
-//	or with another priority          |
-//	its key is paused, waits or is    | has the same turn, which is passed over. When the key may go
-//	at its limit                      | on, it is first if that round has been served
+//	a task leaves without using the   | keeps its turn; a line without tasks has none
+//	turn, or is deleted               |
+//	a task is handed back untried     | keeps its turn; the task keeps its old turn, beside that of
+//	                                  | the line. With KeepPlace it does so only if no ready task of
+//	                                  | the line has an earlier place
+//	a task comes back in any other    | is as if a new task became ready
+//	way, or with another priority     |
+//	its key is paused, waits or is    | keeps its turn, but takers pass over the line. If that round
+//	at its limit                      | is over when the key may go on, the line is first
 //	its key gets another weight       | has the same turn, and after its use the new share
 //	a taker asks for a kind           | the first task of that kind by place uses the turn
 //	a task becomes ready as the only  | all accounts of its priority are void: now moves on to the
@@ -46,8 +47,9 @@ import (
 )
 
 // Used returns the account of a line after it has used a turn for a task of that cost, and its
-// next turn. now is the round being served after that use. If the share has become less than the
-// line had used before the turn, the turn counts as the last unit of the share.
+// next turn. now is the round being served after that use. If the weight has fallen, and the share
+// with it, the line may have used more than the share before this turn. Then the turn counts as
+// the last unit of the share.
 func Used(turn account.Account, now, cost, share uint64) (end, next account.Account) {
 	turn.Used = min(turn.Used, share-1)
 	end = turn.Pay(cost, share)

@@ -35,8 +35,8 @@ var backlogs = []backlog{
 
 // Backlog shows that no call of a Store looks at all tasks, taken tasks or kinds of a key, or at
 // all keys, with and without MaxInFlightPerKey and KeepPlace. It compares the least times of
-// calls, so it does nothing with -short. It is not in a bubble, because in these no time passes
-// while something is done; so open returns a Store whose time is that of the clock.
+// calls, so it does nothing with -short. It is not in a bubble of testing/synctest, where no time
+// passes while something is done. So open returns a Store with the time of the real clock.
 func Backlog(t *testing.T, open func(t *testing.T) task.Store) {
 	if testing.Short() {
 		t.Skip("it compares times")

@@ -331,8 +331,8 @@ func (c *comparison) all(s *side) []*task.Task[int] {
 	return tasks
 }
 
-// sort sorts tasks by their IDs in the wanted queue, in which order they should be if one process
-// has put them all.
+// sort sorts tasks by their IDs in the wanted queue. If one process has put all tasks, they should
+// be in that order already.
 func (c *comparison) sort(tasks []*task.Task[int]) {
 	if c.subject.Exact {
 		return

@@ -21,9 +21,9 @@ import (
 type Reopener interface {
 	task.Store
 
-	// Reopen returns the store as another process would open it: with the same queues and tasks,
-	// but nothing in common that is not in the store itself. The old store stays open,
-	// unless it was killed.
+	// Reopen returns the store as another process would open it: with the same queues and tasks, but
+	// nothing in common that is not in the store itself. The old store stays open, unless it was
+	// killed.
 	Reopen(t *testing.T) task.Store
 
 	// Kill ends the store as a crash of its process would: nothing is handed back. All calls of its

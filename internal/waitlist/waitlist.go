@@ -87,8 +87,8 @@ func (l *List[D]) Add(w *Waiter[D]) {
 	l.len++
 }
 
-// Remove takes out a Waiter that is in l, or in no List. In the latter case it returns false, even
-// while the Waiter is being woken.
+// Remove takes a Waiter out of l. If it is in no List, for instance because it is being woken,
+// Remove returns false. It must not be in another List.
 func (l *List[D]) Remove(w *Waiter[D]) bool {
 	if w.prev == nil && l.first != w {
 		return false
