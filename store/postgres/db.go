@@ -63,9 +63,9 @@ type database struct {
 	notify   *notifier                // nil if there are no notifications
 }
 
-// settings are the settings of every connection of the pool. Each statement works through an index
-// with a nested loop. Planned for an empty queue, the planner would choose a plan that is slow
-// once the queue is full. Statements are planned once.
+// settings are the settings of every connection of the pool. Statements are planned once. For an
+// empty queue the planner would choose a plan that is slow once the queue is full, so these
+// settings leave it only nested loops over indexes.
 const settings = `
 SET plan_cache_mode = force_generic_plan;
 SET enable_seqscan = off;

@@ -32,12 +32,16 @@
 //
 // # What it costs
 //
-// Calls made at the same time in one process share a transaction, and processes do not wait for
-// each other: each skips the rows that another has locked. In queues that count by key
-// (MaxInFlightPerKey, KeyRate, KeyCapacity), or have ever had a task with a Kind, a transaction
-// locks the keys whose tasks it changes. Queues with a Rate, a Capacity or a Quantum, and calls
-// for groups, run one transaction at a time. While an old transaction of any program keeps
-// deleted rows in the indexes, so does one transaction after 4,000 tasks. The cost of a call
-// does not depend on the number of tasks, except for KeyStats, List with a filter, DeleteSome,
-// Truncate and Drop.
+// Calls made at the same time in one process share a transaction. Processes do not wait for each
+// other, because each skips the rows that another has locked, with these exceptions:
+//
+//   - In queues that count by key (MaxInFlightPerKey, KeyRate, KeyCapacity), or have ever had a
+//     task with a Kind, a transaction locks the keys whose tasks it changes.
+//   - Queues with a Rate, a Capacity or a Quantum run one transaction at a time, as do calls for
+//     groups.
+//   - While an old transaction of any program keeps deleted rows in the indexes, one transaction
+//     in 4,000 tasks has the queue for itself.
+//
+// The cost of a call does not depend on the number of tasks, except for KeyStats, List with a
+// filter, DeleteSome, Truncate and Drop.
 package postgres

@@ -154,8 +154,8 @@ type kept struct {
 }
 
 // errKept is the error of a transaction that would write to a queue whose state another process
-// keeps. The next one is alone, or the two would wait for each other: for the row of the queue,
-// and for its lock.
+// keeps. The next transaction enters the queue exclusively. Otherwise the two would wait for each
+// other: one for the row of the queue, and the other for its lock.
 var errKept = errors.New("another process keeps the state of the queue")
 
 // known returns the kept state of a queue, or nil.

@@ -16,10 +16,10 @@ import (
 // transaction in the database, however old, could still see them, and a search from the beginning
 // must pass all of them. As long as that is fast, marks are not used at all.
 //
-// Marks are right for all processes. One moves forward only in a transaction that is alone in the
-// queue, and not beyond the round being served. So no other transaction is about to put a task
-// before it, nor does a later one, unless it knows that the round of the task is being served, or
-// was: then it moves the mark back.
+// Marks are right for all processes. A mark moves forward only in a transaction that is alone in
+// the queue, and not beyond the round being served. So no other transaction is about to put a task
+// before it. A later transaction may put a task into a round that is being served, or was: then it
+// moves the mark back.
 type marks struct {
 	slow time.Duration
 	step int // the number of tasks to find before the marks move
@@ -125,8 +125,9 @@ func (v *view) moveMarksBack(r *rows.Row) {
 	}
 }
 
-// moveMarks moves marks to the first tasks that an exclusive transaction has found at the places
-// where it searched. Priorities that it has passed have no tasks.
+// moveMarks moves marks to the first tasks that an exclusive transaction has found, for the
+// priorities and kinds that it searched. If the search has passed a priority and found nothing, it
+// has no tasks.
 func (v *view) moveMarks(s *search) {
 	first, last := map[segment]position{}, s.below
 	for _, r := range s.found {

@@ -96,8 +96,8 @@ func (v *view) statement(r *rows.Range, selected string) (string, []any) {
 	return q.sql.String(), q.args
 }
 
-// rows adds the values of prefixes, those of each field as one argument, as rows u with the fields
-// f0, f1 and so on.
+// rows adds prefixes to the arguments, and returns SQL for them: rows u with the fields f0, f1 and
+// so on. Each argument is an array with the values of one field.
 func (q *query) rows(prefixes []rows.Tuple) string {
 	if len(prefixes) == 0 {
 		return "unnest(" + q.arg([]int64{}) + "::bigint[]) u (f0)"

@@ -74,8 +74,8 @@ func (c *cell) ScanBytes(b []byte) error {
 	return err
 }
 
-// reader returns a function that reads an answer with the chosen columns, and more of each row. It
-// calls found with each row.
+// reader returns a function that reads an answer and calls found with each row. An answer has the
+// chosen columns of the table, and then columns that are read into more.
 func reader[R any](
 	t *columns.Table[R], some columns.Choice, found func(*R), more ...any,
 ) func(pgx.Rows) error {

@@ -260,7 +260,7 @@ func (d *db) Again(err error) (time.Duration, bool) {
 }
 
 // Changed implements rows.DB. It asks the writing connection, where our own commits do not count.
-// While that is busy, a transaction has just asked it, or will.
+// While that connection is busy, a transaction of ours runs there, and asks it too.
 func (d *db) Changed(context.Context) (bool, error) {
 	select {
 	case d.slot <- struct{}{}:

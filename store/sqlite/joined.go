@@ -95,7 +95,7 @@ const sqlFile = `SELECT file FROM pragma_database_list AS d
 ORDER BY t.name IS NULL, d.seq LIMIT 1`
 
 // joins returns an error if a transaction of the caller's is not of the queue's file. err is the
-// result of locking it.
+// error of the statement that has locked the file in that transaction.
 func (d *db) joins(own *sql.Tx, err error) error {
 	missing := err != nil && strings.Contains(err.Error(), "no such table")
 	if err != nil && !missing {

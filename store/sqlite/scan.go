@@ -152,8 +152,8 @@ func appendTuple(args []sqldriver.Value, fields rows.Tuple) []sqldriver.Value {
 }
 
 // ids adds the bounds of rowids. A rowid begins with the queue, so a range of ids is a range of
-// the table. An id that is too great has no rowid. From is the first id, and the statement asks
-// for those after its argument.
+// the table. An id that is too great has no rowid. from has the first id, but the statement asks
+// for ids greater than its argument.
 func (v *view) ids(args []sqldriver.Value, prefix, from rows.Tuple) []sqldriver.Value {
 	switch {
 	case prefix != nil && uint64(prefix[0].(int64)) > maxID:

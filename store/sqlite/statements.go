@@ -12,7 +12,8 @@ const maxArgs = 40
 // A statement has a name for errors, and a text, in which ~ stands for the prefix.
 type statement struct{ name, sql string }
 
-// The statements that are not made from a rows.Range (see scan.go), or write a table.go.
+// Here are the statements that neither come from a rows.Range (see scan.go) nor write a table (see
+// tables.go).
 //
 // For LIMIT ? SQLite makes a new plan for each value, so at each call; for LIMIT 0 + ? it does
 // not.

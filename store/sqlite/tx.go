@@ -23,8 +23,8 @@ type tx struct {
 
 // head is the cached state of a queue, and its saved part. It stays from one transaction to the
 // next (db.heads). Invariant: it equals the database. So checkDataVersion forgets all heads if
-// another connection has committed, and so does every rollback, because the heads may have changes
-// that did not happen.
+// another connection has committed. A rollback forgets them too, because they may have changes
+// that were rolled back.
 type head struct {
 	rows.Head
 	number     uint64 // the greatest that was given

@@ -47,12 +47,12 @@ type Cells[R any] struct {
 
 // table makes a Table from the names of columns with marks behind them:
 //
-//	s  small numbers
-//	?  NULL for a zero value, and with 1 for 1
-//	.  no Put of a row that there is already changes it
+//	s  the values are small numbers
+//	?  NULL stands for the value 0; with the mark 1 too, for the value 1
+//	.  a Put of an existing row does not change the column
 //	~  a new row mostly has the zero value
-//	^  Row.SetTaken changes it, and sets it to what its task has
-//	@  it is read with Range.Turns
+//	^  Row.SetTaken changes the column, and sets it to what its task has
+//	@  Range.Turns reads the column
 func table[R any](
 	name string, s rows.Schema[R], marked string, fields func(*R) []any,
 ) *Table[R] {

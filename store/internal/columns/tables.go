@@ -39,8 +39,8 @@ var (
 	Served = table("served", rows.ServedLines, "key:. priority:. round used",
 		func(s *rows.Served) []any { return []any{&s.Key, &s.Priority, &s.Round, &s.Used} })
 
-	// Only the deadline of a consumer changes. Where rows are locked, a change of other columns would
-	// wait for transactions that hold a shared lock on it.
+	// Only the deadline of a consumer changes. In a database that locks rows, a change of other
+	// columns would wait for transactions that hold a shared lock on the row.
 	Consumers = table("consumers", rows.Consumers, "number:. name:. epoch:. deadline:?",
 		func(c *rows.Consumer) []any { return []any{&c.Number, &c.Name, &c.Epoch, &c.Deadline} })
 
@@ -70,8 +70,11 @@ var (
 		})
 )
 
-// The columns that a write of a task usually has if the task is new, and before the id if it is
-// updated, or taken. Range.Turns asks for the columns in Turns.
+// The columns of tasks that statements write or read:
+//
+//   - Usual, and rarely Rare, if the task is new;
+//   - Updated if it is updated, and Taken if it is taken, both with the id at the end;
+//   - Turns if a Range.Turns reads it.
 var (
 	Usual   = Tasks.Without("~")
 	Rare    = Tasks.with("~")

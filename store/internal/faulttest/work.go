@@ -86,8 +86,8 @@ func (l *load) workOn(t lease) error {
 	how := "ack"
 	switch p := l.rand.IntN(1000); {
 	case p < 20 && !t.Info().Until.IsZero(), p < 5:
-		// It is held until the lease runs out, or the process ends, so its consumer must not hand
-		// back all of its tasks: see ackAndTake.
+		// The task stays held until its lease runs out, or the process ends. So its consumer must not
+		// hand back all of its tasks, as ackAndTake does.
 		l.consumer = l.queue.NewConsumer(task.Filter{})
 		return nil
 	case p < 100:
