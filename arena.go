@@ -105,10 +105,10 @@ func (c *column[T]) all() iter.Seq2[uint32, *T] {
 	}
 }
 
-// allocator knows which slots are free. The slots freed last are in a small cache, because their
-// memory is in the processor's cache; all others are bits in a bitmap for each chunk. The
-// allocator takes slots from one chunk until it is full, so that others can empty, and frees a
-// chunk without used slots. All calls are O(1).
+// allocator knows which slots are free. The slots freed last are used first, because their memory
+// is in the processor's cache: they are in a small cache. All others are bits in a bitmap for each
+// chunk. The allocator takes slots from one chunk until it is full, so that others can empty, and
+// frees a chunk without used slots. All calls are O(1).
 type allocator struct {
 	// cache has the slots freed last, as many as cached. They count as used, so that a chunk does
 	// not come and go with each call. maxCached is bigCache while chunk 0, which always stays, is
@@ -191,8 +191,8 @@ func (a *allocator) takeFree() (slot uint32) {
 }
 
 // flushCache marks cached slots as free in their chunks, the oldest first, until only keep are
-// left. It drops all chunks without a used slot but one, so that a queue whose length swings about
-// the end of a chunk does not allocate each time. (Chunk 0 always stays, because slot 0 counts as
+// left. It drops all chunks without a used slot but one. So a queue whose length swings about the
+// end of a chunk does not allocate each time. (Chunk 0 always stays, because slot 0 counts as
 // used.)
 func (a *allocator) flushCache(keep uint, drop func(chunk int)) {
 	n := a.cached - min(keep, a.cached)

@@ -25,8 +25,8 @@ type costs struct {
 // areOn reports whether there are costs.
 func (c *costs) areOn() bool { return c.quantum > 0 }
 
-// turnCost has the cost of a node's item, and the account that the key had before the node's turn,
-// to which the key returns if the turn is given up.
+// turnCost has the cost of a node's item. It also has the account that the key had before the
+// node's turn: the key returns to it if the turn is given up.
 type turnCost struct {
 	cost uint32
 	used uint32 // of the account before

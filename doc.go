@@ -38,19 +38,20 @@
 //     differ by at most 2.
 //   - No key is served more than twice in a row while another one has items all the time.
 //   - Items of one key leave in the order in which they were pushed.
-//   - With weights, K is the sum of the weights: the j-th item of a key of weight w waits at most
-//     R+ceil(j/w)*K-1, and the key is served at most 2w times in a row.
+//   - With weights, K is the sum of the weights. The j-th item of a key of weight w waits at most
+//     R+ceil(j/w)*K-1. The key is served at most 2w times in a row.
 //   - With costs, let B be a key's weight times the quantum, and c the cost of its most expensive
 //     item. Before the first item of a key that owes nothing leave the rest of the current round,
 //     and of each other key at most B-1+c.
 //   - With costs, measure the work done for each of two keys, since any moment, in units of its
-//     own B. The two differ by at most 2 + (c-1)/B of the one + (c-1)/B of the other, while both
-//     have items, and the next item of each is pushed before the round of its last one begins.
+//     own B. The two differ by at most 2 + (c-1)/B of the one + (c-1)/B of the other. The
+//     condition is that both have items, and that the next item of each is pushed before the round
+//     of its last one begins.
 //   - An accepted item leaves exactly once: it is popped, removed by its ticket or its key, or
 //     evicted and handed to [Options].OnEvict, or drained. No cancellation and no panic of your
 //     functions changes that.
-//   - With [RejectOverShare], the last free place goes only to a key that has nothing queued, and
-//     m keys of weight 1 that flood the queue together leave about 1/(m+1) of it free.
+//   - With [RejectOverShare], m keys of weight 1 that flood the queue together leave about 1/(m+1)
+//     of it free. The last free place goes only to a key that has nothing queued.
 //   - With [EvictHeaviest], a full queue refuses a push only if the pushing key is among the keys
 //     whose backlog reaches furthest, in rounds. It evicts the newest item of such a key. With
 //     [EvictOldest] it refuses no push, and evicts the oldest item of such a key: of the pushing

@@ -45,9 +45,9 @@ type FairQueue[K comparable, V any] struct {
 	// Producers wait here, each a *waiter[K, V]. The type is any, so that the compiler does not make
 	// the code of these queues again for each type of items.
 	//
-	// Producers wait for room in the first queue, and are admitted in rounds by key. A producer whose
-	// key is full waits in keyBlocked until an item of the key leaves, and then takes a new turn in
-	// the first queue: so a full key does not hold up the others.
+	// Producers wait for room in the first queue, and are admitted in rounds by key. So that a full
+	// key does not hold up the others, its producers wait in keyBlocked. When an item of the key
+	// leaves, one of them takes a new turn in the first queue.
 	producers  Queue[K, any]
 	keyBlocked Queue[K, any]
 

@@ -31,9 +31,9 @@ type Options[K comparable, V any] struct {
 	Weight func(K) int
 
 	// Cost returns the work of an item, in units of your choice: tokens, bytes, rows, seconds. Then
-	// the keys share the work, and not the number of items: a round gives each key work of its
-	// weight times the Quantum, and an item that costs more uses the shares of later rounds too. nil
-	// means that all items count the same.
+	// the keys share the work, and not the number of items. A round gives each key work of its weight
+	// times the Quantum; an item that costs more uses the key's shares of later rounds too. nil means
+	// that all items count the same.
 	//
 	// A cost is 1 unit to 65,536 quanta, and at most [MaxCost] units. With any other cost the push
 	// fails with [ErrCost]. Each push calls Cost once, without the lock held, so calls may overlap.
@@ -76,8 +76,8 @@ type Options[K comparable, V any] struct {
 	// were queued. docs/design.md has the bounds of this rule, for permits: an item in hand is a held
 	// permit, and the number of consumers is the limit.
 	//
-	// Costs and a Quantum are errors with ShareTime. Position, Upcoming and Drain give the order in
-	// which items leave if no item in hand ends, and take O(keys) more; the Round of each item is 1.
+	// Costs and a Quantum are errors with ShareTime. Position, Upcoming and Drain take O(keys) more.
+	// They give the order in which items leave if no item in hand ends; the Round of each item is 1.
 	// The Evict options evict from a key with the most items for its weight, rounded up.
 	ShareTime bool
 
@@ -89,11 +89,11 @@ type Options[K comparable, V any] struct {
 	// counts until its Done; [Stats].Taken and [KeyStat].Taken show items whose Done is missing.
 	MaxInFlightPerKey int
 
-	// OnEvict gets each evicted item, after the lock is released, in the goroutine of the push that
-	// takes its place, or of the call that admits a waiting producer. It delays that call, so it
-	// should be quick. It may run before the Add of the item has returned, so it must not rely on
-	// the ticket. EvictHeaviest and EvictOldest need OnEvict, Reject and RejectOverShare do not
-	// allow it.
+	// OnEvict gets each evicted item, without the lock held. It is called in the goroutine of the
+	// push that takes the item's place, or of the call that admits a waiting producer. It delays that
+	// call, so it should be quick. It may run before the Add of the item has returned, so it must not
+	// rely on the ticket. EvictHeaviest and EvictOldest need OnEvict, Reject and RejectOverShare do
+	// not allow it.
 	OnEvict func(K, V)
 
 	// TrackWait makes the queue measure how long items wait, for [Stats] and [KeyStat]. It costs

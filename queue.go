@@ -65,9 +65,9 @@ type Queue[K comparable, V any] struct {
 	shares    *sharing[K]      // nil without Options.ShareTime
 }
 
-// link is a node's place in its two lists. prevItem of a key's first node, and prevTurn of a
-// ring's first turn, are stale: no code reads them, and resetting them would touch memory that is
-// in no cache.
+// link is a node's place in its two lists. Two links are stale: prevItem of a key's first node,
+// and prevTurn of a ring's first turn. No code reads them, and resetting them would touch memory
+// that is in no cache.
 type link struct {
 	key                uint32 // slot of the key, with two flags
 	prevItem, nextItem uint32 // in the list of the key
@@ -94,7 +94,7 @@ type keyState[K comparable] struct {
 }
 
 // usage is a key's account as of its last turn, see package account. Without costs each turn costs
-// 1 of a share that is the key's weight, so round is the round of the last turn, and used is the
+// 1, and the share is the key's weight. So round is the round of the last turn, and used is the
 // number of turns that the key has, or had, in it.
 type usage struct {
 	round       uint64
@@ -250,8 +250,8 @@ func (q *Queue[K, V]) pushTo(at keyRef[K], k *itemKey[K], value V) (node uint32)
 	}
 	*q.values.at(node) = value
 
-	// The processor cannot predict whether the key has other items, so no branch depends on that: a
-	// first node becomes the next one of node 0, whose link no code reads.
+	// The processor cannot predict whether the key has other items, so no branch depends on that. If
+	// it has none, the new node is linked behind node 0, whose link no code reads.
 	active, oldest, newest, lastTurn := q.active, s.oldest, s.newest, s.lastTurn
 	if s.len == 0 {
 		active, oldest, newest, lastTurn = active+1, node, 0, 0

@@ -63,9 +63,9 @@ func (q *Queue[K, V]) evict(own keyRef[K], oldest bool) (k itemKey[K], value V) 
 	return k, q.remove(node)
 }
 
-// heaviest returns a key whose backlog reaches furthest: the key with the last turn of the
-// furthest round, or if not all items have turns, one with the most items for its weight. The
-// queue must not be empty.
+// heaviest returns a key whose backlog reaches furthest. If all items have turns, it is the key
+// with the last turn of the furthest round; otherwise a key with the most items for its weight.
+// The queue must not be empty.
 func (q *Queue[K, V]) heaviest() *keyState[K] {
 	if q.lacksTurns() {
 		return q.keys.at(q.keepLevels().top())

@@ -64,8 +64,8 @@ func (q *FairQueue[K, V]) unlock(d *deferred[K, V]) {
 }
 
 // callUser calls the user's functions. If one of them panics, or ends the goroutine, callUser
-// still calls the others: no other call hands out the victims, or knows the watches that are due,
-// because these are disarmed already.
+// still calls the others. Nobody else would do so: no other call has these victims, and the
+// watches that are due are disarmed already.
 func (q *FairQueue[K, V]) callUser(d *deferred[K, V]) {
 	defer func() {
 		if d.hasVictim || d.due != nil {

@@ -10,8 +10,8 @@
 //
 // Within a key the first request gets the permit. Time counts only while a request waits that
 // could have the permit. So free capacity costs nothing, and a lone key has a plain semaphore. A
-// new key begins level with the others: at the highest used time that a key had when it was
-// admitted from the line, but not far above that of a key that waits.
+// new key begins level with the others. Its used time is the highest that a key had when it was
+// admitted from the line, but not far above that of a waiting key.
 //
 // # Guarantees
 //
@@ -32,16 +32,16 @@
 // # How many permits
 //
 // The limit is what the bottleneck can do at a time: the connections of a database, the requests
-// that an upstream service handles at once. More permits make sharing slower. A flood takes all of
-// them before others come, and with eight times as many permits, eight times as many must come
-// back before the others hold their part.
+// that an upstream service handles at once. More permits make sharing slower: a flood takes all of
+// them before others come. With eight times as many permits, eight times as many must come back
+// before the others hold their part.
 //
 // A client that reads slowly keeps the permit of its request until it has read the answer. So set
 // MaxPerKey, and a WriteTimeout of the server.
 //
-// A caller that holds a permit and acquires another one can wait for itself: if all permits, or
-// MaxPerKey of its key, are held by callers that do so, none of them goes on. Let them release
-// first, or call TryAcquire, or take the second permit from another Limiter.
+// A caller that holds a permit and acquires another one can wait for itself. If callers that do so
+// hold all permits, or MaxPerKey of their key, none of them goes on. Let them release first, or
+// call TryAcquire, or take the second permit from another Limiter.
 //
 // # One tenant is one key
 //
@@ -52,7 +52,7 @@
 // # Rates
 //
 // With Options.Rate, permits also need units of a budget, such as tokens a minute for a language
-// model, and keys share units instead of time: see [Limiter.AcquireN].
+// model. Then keys share units instead of time: see [Limiter.AcquireN].
 //
 // # Cost
 //

@@ -206,8 +206,8 @@ func (a *attempt[V]) context() context.Context {
 }
 
 // leaseContext returns a context that ends with the lease. It asks the store whether the lease is
-// lost already: in the background, unless the store is in memory, because the caller of Done may
-// hold a lock, as database/sql does, or have a transaction for which the store waits.
+// lost already. Unless the store is in memory, it does so in the background: the caller of Done
+// may hold a lock, as database/sql does, or have a transaction for which the store waits.
 func (a *attempt[V]) leaseContext() (context.Context, context.CancelFunc) {
 	switch {
 	case a.class.queue == nil:

@@ -13,8 +13,8 @@ type Backoff struct {
 	Base time.Duration // the first delay; 0 means a second, or Max if that is shorter
 	Max  time.Duration // the longest delay; 0 means an hour, or Base if that is longer
 
-	// Jitter, from 0 to 1, is the part of each delay that is random, so that tasks which failed
-	// together are not tried again together: with 0.5 a delay of 8 s is anything from 4 to 8 s.
+	// Jitter, from 0 to 1, is the part of each delay that is random. With 0.5 a delay of 8 s is
+	// anything from 4 to 8 s. So tasks that failed together are not tried again together.
 	Jitter float64
 }
 

@@ -113,9 +113,9 @@ func (p *Pool[V]) takeFromAny(
 	return nil, false, failed
 }
 
-// inTurn returns the classes that may have tasks, in the order in which a worker asks them: first
-// the class that was served least for its weight. A class that had no task for a while is not
-// further behind than the class that was served last.
+// inTurn returns the classes that may have tasks, in the order in which a worker asks them. The
+// first is the class that was served least for its weight. A class that had no task for a while is
+// not further behind than the class that was served last.
 func (p *Pool[V]) inTurn() []*class[V] {
 	p.roundMu.Lock()
 	defer p.roundMu.Unlock()

@@ -23,9 +23,9 @@ type DeadLetter[V any] struct {
 	At      time.Time
 }
 
-// PutOptions returns the options to put the task again now: its class, priority, kind, unique key,
-// metadata, deadline and limit of attempts, and the rest of its delay and time to live. If its
-// time to live is over, the deadline is the end of that.
+// PutOptions returns the options to put the task again now. They have its class, priority, kind,
+// unique key, metadata, deadline and limit of attempts, and the rest of its delay and time to
+// live. If its time to live is over, the deadline is the end of that.
 func (l *DeadLetter[V]) PutOptions(now time.Time) PutOptions {
 	i := &l.Task
 	p := PutOptions{task.PutOptions{

@@ -14,9 +14,9 @@
 //
 // # What is promised
 //
-//   - Nothing is lost: a task whose Submit returned nil is done, buried, in its queue, handed to
-//     DeadLetters, or among the Leftovers: exactly one of these, whatever fails, panics, is
-//     cancelled or shut down. Without DeadLetters it may also be forgotten, because it expired, or
+//   - Nothing is lost, whatever fails, panics, is cancelled or shut down. A task whose Submit
+//     returned nil is exactly one of these: done, buried, in its queue, handed to DeadLetters, or
+//     among the Leftovers. Without DeadLetters it may also be forgotten, because it expired, or
 //     failed for good in a queue of the pool's own. If its lease is lost, or the process dies, it
 //     is retried: at least once, as package task promises.
 //   - The sink takes a letter before its task leaves the queue. If the sink returns an error or
@@ -47,14 +47,14 @@
 // [Backoff], up to its own PutOptions.MaxAttempts, or else that of its queue, or else
 // Policy.MaxAttempts. [Permanent] ends that sooner; [RetryAfter] and [Snooze] set the delay.
 //
-// A task that has failed for good goes to DeadLetters, with everything known of it, see
-// [DeadLetter]: into another queue, a file (package spill), or any function. Without
-// DeadLetters it is buried, so that somebody can look at it and Kick it. In a queue of the pool's
-// own it is forgotten, after Observer, Logger and waiting calls of Do have its error.
+// A task that has failed for good goes to the function DeadLetters, with everything known of it
+// (see [DeadLetter]). The function may put it into another queue, or into a file (package spill).
+// Without DeadLetters it is buried, so that somebody can look at it and Kick it. In a queue of the
+// pool's own it is forgotten, after Observer, Logger and waiting calls of Do have its error.
 //
 // A handler that hangs keeps its worker. By default one key whose handlers hang takes all workers,
 // so nobody's tasks start any more. A MaxInFlightPerKey of the queue, less than the number of
-// workers, prevents that: with w workers and a limit of n, the others are served as long as fewer
+// workers, prevents that. With w workers and a limit of n, the others are served as long as fewer
 // than w/n keys hang. So with a limit of half of the workers one key may hang. A Policy.Timeout
 // gives workers back, but only from handlers that heed their contexts. With NewWorkers set the
 // MaxInFlightPerKey of a FairQueue with ShareTime, and WorkersOptions.Timeout.

@@ -17,10 +17,10 @@ var (
 	// Shutdown cancels handlers.
 	ErrShutdown = errors.New("pool: shut down")
 
-	// ErrAbandoned is returned by Shutdown, with the cause of its context, if handlers or sinks have
-	// not returned although their contexts were cancelled, or if their tasks are not settled. The
-	// text has their number. A task of another queue that could not be settled is handed back, even
-	// if the sink has its letter.
+	// ErrAbandoned is returned by Shutdown if handlers or sinks have not returned although their
+	// contexts were cancelled, or if their tasks are not settled. The error also has the cause of
+	// Shutdown's context, and its text their number. A task of another queue that could not be
+	// settled is handed back, even if the sink has its letter.
 	ErrAbandoned = errors.New("pool: abandoned")
 
 	// ErrTimeout is the context cause when Policy.Timeout elapses. If the handler then returns an

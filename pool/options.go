@@ -52,8 +52,8 @@ type Options[V any] struct {
 	Strict bool
 
 	// Filter selects the tasks to take; the zero Filter passes all. Several pools may drain one
-	// queue: a second one for Pool.Queue or the same task.Queue, with a MaxPriority of 0, keeps its
-	// workers free for urgent tasks.
+	// queue: make the second one with the same task.Queue, or with Pool.Queue of the first. If its
+	// Filter has a MaxPriority of 0, its workers stay free for urgent tasks.
 	Filter task.Filter
 
 	// Prefetch limits the tasks that are taken before workers are free for them, so that workers need
@@ -86,13 +86,13 @@ type Options[V any] struct {
 	// logs that, and the pool goes on.
 	//
 	// The context lasts as long as the pool. An Observer that calls Submit, Wait or the like of this
-	// pool must pass it, because the pool sees by it that the call must not wait.
+	// pool must pass this context. By it the pool sees that the call must not wait.
 	Observer func(ctx context.Context, e Event[V])
 
 	// Logger logs lost tasks and unreadable queues at level Error. At Warn it logs tasks that have
 	// failed for good or could not be settled, letters that were left, and that Shutdown cancels
-	// handlers: one line a second for each of these reasons, with the number of its tasks and the
-	// attributes of the last one. nil means [slog.Default].
+	// handlers. For each of these reasons it gets at most one line a second, with the number of tasks
+	// and the attributes of the last one. nil means [slog.Default].
 	Logger *slog.Logger
 }
 
@@ -121,7 +121,7 @@ type Policy struct {
 	Backoff Backoff
 
 	// InOrder makes workers do the tasks of a key strictly one after the other, in the order of their
-	// puts, even when they fail: while a task waits for its retry, or is snoozed, its whole key
+	// puts, even when they fail. While a task waits for its retry, or is snoozed, its whole key
 	// waits, as with [HoldKey]. When the task has failed for good, or is deleted, the key goes on.
 	// [task.Queue.ResumeKey] ends the wait sooner.
 	//

@@ -173,9 +173,9 @@ func (o *outbox) wait() {
 	}
 }
 
-// giveUpAfter gives up in three steps when ctx is done, after one, two and three AbandonAfter: it
-// ends the contexts of sinks and stores, abandons the letters, and ends the settling of their
-// tasks.
+// giveUpAfter gives up in three steps when ctx is done. After one AbandonAfter it ends the
+// contexts of sinks and stores, after two it abandons the letters, and after three it ends the
+// settling of their tasks.
 func (o *outbox) giveUpAfter(ctx context.Context) (stop func() bool) {
 	return context.AfterFunc(ctx, func() {
 		for i, end := range []func(){o.set.cancelStore, o.abandon, o.set.cancelSettle} {

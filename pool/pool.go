@@ -170,9 +170,8 @@ func (p *Pool[V]) Queue(class string) *task.Queue[V] {
 }
 
 // Wait waits until no task is ready, delayed or running in the queues of the pool, as far as this
-// process can see, and until Stats and DeadLetters have all outcomes. It does not wait for a
-// delayed task that this pool has put again by [Repeat], but it waits for such tasks of other
-// processes.
+// process can see. By then Stats and DeadLetters have all outcomes. It does not wait for a delayed
+// task that this pool has put again by [Repeat], but it waits for such tasks of other processes.
 //
 // Wait returns [ErrShutdown] if Shutdown has left tasks, and the error of ctx if ctx is done
 // first. A handler must not call it, because it would wait for itself: with the context of a

@@ -37,8 +37,8 @@ func (ws *workerSet) setScaleLocked(s Scale) {
 	ws.updateLocked()
 }
 
-// SetWorkers changes how many workers there are at least and at most, from now on, whatever the
-// schedule says; 0 and 0 give that back to the options. Handlers that run are not disturbed.
+// SetWorkers sets how many workers there are at least and at most from now on, in place of Scale
+// and Schedule. With 0 and 0 the options decide again. Handlers that run are not disturbed.
 func (ws *workerSet) SetWorkers(atLeast, atMost int) error {
 	s := Scale{Min: atLeast, Max: atMost}
 	if err := s.complete("SetWorkers", ws.base.IdleTimeout); err != nil {

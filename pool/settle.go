@@ -42,8 +42,8 @@ func (p *Pool[V]) settle(ctx context.Context, t *task.Task[V], until time.Time,
 func isLost(err error) bool { return errors.Is(err, task.ErrLeaseLost) || isOver(err) }
 
 // finish settles a task of a queue that is not in memory. That takes a transaction, so it happens
-// in the background and the worker goes on, unless too many tasks are being settled, or the
-// worker's next task may be of a key that is about to be held.
+// in the background and the worker goes on. The worker does it itself if too many tasks are being
+// settled, or if its next task may be of a key that is about to be held.
 func (a *attempt[V]) finish(err error) {
 	p := a.class.pool
 	again, _ := errors.AsType[*retryError](err)

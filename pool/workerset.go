@@ -46,8 +46,8 @@ type workerSet struct {
 	// asking is set if a worker was woken, or is new, and has not asked yet. Then it will ask.
 	asking atomic.Bool
 
-	// interrupt is set if a worker must not take a task, but look at the set: because it may have to
-	// end, or to make place for a handler that returns from Yield, or because no task may be taken.
+	// interrupt is set if a worker must look at the set before it takes a task. It may have to end,
+	// or to make place for a handler that returns from Yield, or it may be that no task may be taken.
 	// See updateLocked.
 	interrupt atomic.Bool
 

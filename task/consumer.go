@@ -57,8 +57,8 @@ func (q *Queue[V]) NewConsumer(filter Filter) *Consumer[V] {
 // because Options.Grace is over.
 //
 // The former owner loses the consumer, here or in another process, even if it has not
-// disconnected: calls of its Consumer change nothing and return [ErrResumed], unless that is
-// closed, and calls of its tasks return [ErrLeaseLost].
+// disconnected. From then on calls of its Consumer change nothing and return [ErrResumed], unless
+// that is closed. Calls of its tasks return [ErrLeaseLost].
 func (q *Queue[V]) ResumeConsumer(
 	ctx context.Context, id string, filter Filter,
 ) (*Consumer[V], []*Task[V], error) {

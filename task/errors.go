@@ -95,8 +95,9 @@ var (
 	// ErrTaken is returned when the task is taken: by DeleteUnlessTaken and the like, and by TakeID.
 	ErrTaken = driver.ErrTaken
 
-	// ErrBlocked is returned by TakeID for a task that cannot be taken now: its group holds it, the
-	// queue or its key is paused or waits, its key is at its limit, or it follows another task.
+	// ErrBlocked is returned by TakeID for a task that cannot be taken now. Its group may hold it, or
+	// it follows another task; the queue or its key may be paused or wait; or its key is at its
+	// limit.
 	ErrBlocked = driver.ErrBlocked
 
 	// ErrDeleted is returned by Wait when the task was deleted, truncated, evicted or cancelled

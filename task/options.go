@@ -47,12 +47,12 @@ type Options[V any] struct {
 	OnEvict func(*Task[V])
 
 	// OnExpire gets the tasks, in any state, whose time to live or deadline is over, after they are
-	// gone: one after the other, in that order, in a goroutine that runs while there are any. A panic
-	// of OnExpire is swallowed, and it gets the next task. It must not call Close, which waits for
-	// it. If the queue is open several times, one Queue gets each task. In memory that is the first
-	// opened Queue with an OnExpire. In a shared Store it is a Queue of the process that noticed the
-	// end. There no Queue gets the task if that process has no OnExpire, or noticed the end in a
-	// transaction that the caller commits (WithTx).
+	// gone. It gets them one after the other, in the order in which they expired, in a goroutine that
+	// runs while there are any. A panic of OnExpire is swallowed, and it gets the next task. It must
+	// not call Close, which waits for it. If the queue is open several times, one Queue gets each
+	// task. In memory that is the first opened Queue with an OnExpire. In a shared Store it is a
+	// Queue of the process that noticed the end. There no Queue gets the task if that process has no
+	// OnExpire, or noticed the end in a transaction that the caller commits (WithTx).
 	OnExpire func(*Task[V])
 
 	// Weight returns the number of tasks of a key in a round, 1 to [fairq.MaxWeight]; nil means 1
@@ -60,8 +60,8 @@ type Options[V any] struct {
 	// [Queue.SetKey].
 	Weight func(key string) int
 
-	// Quantum, if not 0, makes rounds share work instead of tasks: PutOptions.Cost is the work of a
-	// task, and Quantum the work of a key of weight 1 in a round, in the same units, up to
+	// Quantum, if not 0, makes rounds share work instead of tasks. PutOptions.Cost is the work of a
+	// task. Quantum is the work of a key of weight 1 in a round, in the same units, up to
 	// [fairq.MaxQuantum]. A tenth of a typical cost is good, see docs/costs.md. 0 means that each
 	// task counts the same. (Queue-wide.) Open refuses another Quantum for a queue that has tasks.
 	Quantum int64

@@ -179,8 +179,9 @@ func (q *Queue[V]) put(ctx context.Context, task *driver.New) (ID, error) {
 	return id, err
 }
 
-// whenFinal calls f when the changes of a call with ctx are final: at once, or after the commit of
-// a transaction of the caller's own, or never if only the caller knows of the commit.
+// whenFinal calls f when the changes of a call with ctx are final. That is at once, or after the
+// commit of a transaction of the caller's own. If only the caller knows of the commit, f is never
+// called.
 func (q *Queue[V]) whenFinal(ctx context.Context, f func()) {
 	if tx := q.backend.Joined(ctx); tx != nil {
 		tx.OnCommit(f)
@@ -286,10 +287,9 @@ func (q *Queue[V]) checkSelection(o *ListOptions) error {
 }
 
 // Count returns the number of tasks of a State, Key, Kind and Group, and ignores After and Limit.
-// Without Kind and Group it is O(1) in memory. In other stores it is that without a Key too, or if
-// the queue counts by key anyway (KeyCapacity, MaxInFlightPerKey). Otherwise it reads tasks as
-// List does, and does not hold up other calls: to be faster, each Put would have to write to one
-// more index.
+// Without Kind and Group it is O(1) in memory. In other stores it is O(1) without a Key, or if the
+// queue counts by key anyway (KeyCapacity, MaxInFlightPerKey). Otherwise it reads tasks as List
+// does, and does not hold up other calls. (With an index it would be faster, but each Put slower.)
 func (q *Queue[V]) Count(ctx context.Context, options ListOptions) (int, error) {
 	if err := q.checkSelection(&options); err != nil {
 		return 0, err

@@ -74,7 +74,7 @@ func (t *Task[V]) Begin() {
 }
 
 // End is for a queue with Options.ShareTime and a consumer that settles a task some time after its
-// work: the attempt ends now, and not with the lease. The second End of a Task does nothing.
+// work. The attempt ends now, and not with the lease. The second End of a Task does nothing.
 func (t *Task[V]) End() {
 	if atomic.LoadUint32(&t.began) == 0 {
 		return

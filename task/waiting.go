@@ -12,12 +12,12 @@ import (
 // first come, first served. The notifier hands them no task: it wakes a taker that may find one,
 // and the taker looks for it. A woken taker has left the wait queue of its group.
 //
-// A group is tested if one of its takers has looked and found no task, and if for each task that
-// passes its filter and became ready since then, a taker was woken or is looking. So a taker that
-// joins a tested group need not look. A woken taker may find nothing, because others were quicker.
-// Or it finds another task than the one it was woken for, or more has changed since. In these
-// cases there may still be a task for others, so their groups are no longer tested. One taker
-// after the other looks until all groups are tested.
+// A group is tested if one of its takers has looked and found no task. Tasks that pass its filter
+// may have become ready since: then for each of them a taker was woken, or is looking. So a taker
+// that joins a tested group need not look. A woken taker may find nothing, because others were
+// quicker. Or it finds another task than the one it was woken for, or more has changed since. In
+// these cases there may still be a task for others, so their groups are no longer tested. One
+// taker after the other looks until all groups are tested.
 //
 // Within a group no taker overtakes another. Between groups one can: a taker that looks because no
 // other wanted a task may find another task that has just become ready.
@@ -191,9 +191,9 @@ func (t *takers) leave(w *taker, found bool) {
 	t.trim(w.group)
 }
 
-// foundLast puts a taker that has found a task back into its wait queue, if there can be no other
-// task for it: it was woken for this one, its group was tested before, and nothing has changed
-// since. Otherwise foundLast returns false.
+// foundLast is called for a taker that has found a task. If there can be no other task for it,
+// foundLast puts it back into its wait queue. That is so if it was woken for this task, its group
+// was tested before, and nothing has changed since. Otherwise foundLast returns false.
 func (t *takers) foundLast(w *taker) bool {
 	if !t.oneAtATime || !w.group.tested || w.since != t.changes ||
 		w.looked != w.consumer.filter.Load() || w.looked.id != w.group.filter.id {

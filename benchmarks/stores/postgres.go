@@ -21,9 +21,10 @@ var serverSettings = []string{
 // connections limits those of a contestant.
 const connections = " pool_max_conns=20"
 
-// startPostgres starts a PostgreSQL server of our own. It makes files of its log ahead if the load
-// is that of -fair, like a server that has run for some time: filling a new file with zeros stops
-// all commits, for hundreds of milliseconds if the disk is busy.
+// startPostgres starts a PostgreSQL server of our own. If the load is that of -fair, it makes
+// files of the server's log in advance, as a server has them that has run for some time. Otherwise
+// filling a new file with zeros would stop all commits, for hundreds of milliseconds if the disk
+// is busy.
 func startPostgres(ctx context.Context, fair bool) (*server, error) {
 	p, err := pgtest.New(serverSettings...)
 	if err != nil {

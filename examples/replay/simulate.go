@@ -9,8 +9,8 @@ type observer interface {
 
 // simulate runs the jobs, which are in submit order, on identical servers in virtual time.
 //
-// Of two events in the same second a finished job comes before a new one: a job holds its server
-// from its start up to, not including, the second in which it ends, so a job that arrives in that
+// Of two events in the same second a finished job comes before a new one. A job holds its server
+// from its start up to, not including, the second in which it ends. So a job that arrives in that
 // second finds the server free. New jobs of the same second come one by one, in the order of the
 // log, as they would reach a program. Servers are alike, so it does not matter which of two jobs
 // that end together is first. The simulation is deterministic.

@@ -55,9 +55,9 @@ type Notifier interface {
 	WantsExpired() bool
 
 	// Expired reports that a task, in any state, is gone because its time to live or its deadline is
-	// over. A Store must report each such task to one Queue only: a Store in memory to the first
-	// opened Queue that wants it, a shared Store to a Queue in the process that removes the task.
-	// The order of calls is the order in which the tasks have expired.
+	// over. A Store must report each such task to one Queue only. In memory that is the first opened
+	// Queue that wants it, and in a shared Store a Queue of the process that removes the task. The
+	// order of calls is the order in which the tasks have expired.
 	Expired(r Record)
 
 	// Dropped reports that the queue was dropped.

@@ -43,9 +43,9 @@ type Settings struct {
 	Grace             time.Duration
 	Format            string // of payloads; it cannot change while there are tasks
 
-	// AsIs opens the queue with the settings that it has. If there is none, Open returns
-	// ErrNotFound. The Queue makes no call that puts, takes or waits for tasks, so the Backend need
-	// not call the Notifier, and in a shared Store its calls do not make due changes.
+	// AsIs opens the queue with the settings that it has. If there is none, Open returns ErrNotFound.
+	// The Queue makes no call that puts, takes or waits for tasks. So the Backend need not call the
+	// Notifier. In a shared Store its calls do not make due changes.
 	AsIs bool `json:"-"`
 }
 
@@ -122,8 +122,8 @@ type Backend interface {
 	// part of such a transaction must not wait for other calls, because it may hold them up.
 	Joined(ctx context.Context) *Tx
 
-	// Take takes up to len(into) tasks for a taker, the first ones in order that pass its filter,
-	// and returns their number; a Store may take fewer than there are. The filter's Kinds are in
+	// Take takes up to len(into) tasks for a taker, and returns their number: the first tasks in
+	// order that pass its filter. A Store may take fewer than there are. The filter's Kinds are in
 	// alphabetical order, each once. Take counts an attempt for each task. It registers an unknown
 	// consumer. If the consumer is known with another epoch, Take returns ErrResumed.
 	Take(ctx context.Context, by *Taker, into []Record) (n int, err error)
@@ -162,10 +162,10 @@ type Backend interface {
 	// known with another epoch, it changes nothing and returns ErrResumed.
 	Return(ctx context.Context, consumer Handle) error
 
-	// Rejoin undoes Leave and begins the next epoch of a consumer. It returns the number of the epoch
-	// and the tasks that the consumer holds, in the order in which they were taken, with new leases;
-	// the old ones are lost (EventResume). It returns ErrNotFound for an unknown or forgotten
-	// consumer.
+	// Rejoin undoes Leave and begins the next epoch of a consumer. It returns the number of the
+	// epoch, and the tasks that the consumer holds, in the order in which they were taken. They have
+	// new leases; the old ones are lost (EventResume). It returns ErrNotFound for an unknown or
+	// forgotten consumer.
 	Rejoin(ctx context.Context, consumer string) (epoch uint64, held []Record, err error)
 
 	// Peek returns the task of that id, or if id is 0 the task with that unique key, or
@@ -385,8 +385,8 @@ var methodNames = [...]string{
 func (m Method) String() string { return methodNames[m] }
 
 // Settlement ends a lease. It records Err, if that is not nil. A task that is not gone gets the
-// Priority: with another priority than before it has a new turn and a new place, behind all of its
-// key, even with Settings.KeepPlace.
+// Priority. If that is another one than before, the task has a new turn and a new place, behind
+// all of its key, even with Settings.KeepPlace.
 //
 // With HoldKey, a Fail or Snooze makes the key wait for Delay, as Backend.HoldKey does, and not
 // the task. If the failed task is buried or gone, the key does not wait. The task keeps its place,

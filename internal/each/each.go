@@ -37,8 +37,8 @@ func Task[V any](
 	}
 }
 
-// Failure returns the reason for which a task has failed last, "" if there is none, and the stack
-// of a panic, with which package task ends the reason.
+// Failure returns the reason for which a task has failed last, "" if there is none. If that was a
+// panic, package task has put its stack behind the reason: Failure returns it apart.
 func Failure(i *task.Info) (reason, stack string) {
 	if i.Err != nil {
 		reason, stack, _ = strings.Cut(i.Err.Message, printable.StackMark)

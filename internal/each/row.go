@@ -78,8 +78,8 @@ type KeyRow struct {
 	NoWait *struct{} `json:"wait,omitempty"` // hides the histogram
 }
 
-// LimitsOf returns the keys of a queue that have limits of their own, the first n, and how many
-// tasks of any other key can be taken at the same time.
+// LimitsOf returns the first n keys of a queue that have limits of their own. It also returns how
+// many tasks of any other key can be taken at the same time.
 func LimitsOf[V any](
 	ctx context.Context, q *task.Queue[V], n int,
 ) (own map[string]task.KeyLimits, most int, err error) {

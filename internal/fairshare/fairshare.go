@@ -35,9 +35,9 @@ type Shares[K comparable, D any] struct {
 	ready  int              // see Ready
 	idled  uint64           // how often a key became idle
 
-	// floor is the used time of newcomers: the most that a key had used when it was admitted from
-	// the line. Without it, a key that holds permits for long would be last from then on, and a
-	// new key would be first for as long as the others have used.
+	// floor is the used time of newcomers: the most that a key had used when it was admitted from the
+	// line. Without a floor new keys would begin at 0. They would be first until they had used as
+	// much as the others.
 	//
 	// A key may be admitted for what it holds, although it has used far more than others that wait.
 	// Newcomers would then wait for all that these may still use. So an admission lifts the floor
@@ -262,9 +262,9 @@ func (s *Shares[K, D]) count(k *Key[K, D], now time.Duration) {
 	}
 }
 
-// Release takes a permit back, and returns what the key pays for it: its units, or else an even
-// part of the time that the key owes for all its permits. So it makes no difference which of them
-// comes back first, and nobody keeps the begin of a permit.
+// Release takes a permit back, and returns what the key pays for it. That is units, if they are
+// given. Otherwise it is an even part of the time that the key owes for all its permits. So it
+// makes no difference which of them comes back first, and nobody keeps the begin of a permit.
 func (s *Shares[K, D]) Release(k *Key[K, D], units float64, now time.Duration) (charge float64) {
 	charge = units
 	if s.count(k, now); !s.Units {

@@ -1,9 +1,9 @@
 // Package keycount counts by key in bounded memory, to find the keys that are served and refused
 // most. The method is Space-Saving, from Metwally, Agrawal and El Abbadi, "Efficient computation
-// of frequent and top-k elements in data streams", 2005: if all places are taken, a new key takes
-// the place of the lightest key, and inherits its count as an error. The error is at most the
-// number of all events, divided by the number of places. Every key with more events than that has
-// a place.
+// of frequent and top-k elements in data streams", 2005. If all places are taken, a new key takes
+// the place of the key with the least count, and inherits that count as its error. The error is at
+// most the number of all events, divided by the number of places. Every key with more events than
+// that has a place.
 package keycount
 
 import (

@@ -37,12 +37,12 @@ type Subject struct {
 }
 
 // Compare makes random calls to queues in one store, such as a [memory.Store], and the same calls
-// to queues in another. It makes all calls that do not wait. After each call it
-// compares the results, all tasks, all events and the stats. It runs n seeds, each in a bubble of
+// to queues in another. It makes all calls that do not wait. After each call it compares the
+// results, all tasks, all events and the stats. It runs n seeds, each in a bubble of
 // testing/synctest, with new stores and queues of other Options.
 //
 // If the other store is a [Transactor], a third of the seeds make calls in transactions of the
-// caller's own, and each call first in a transaction that is rolled back.
+// caller's own. These make each call twice: first in a transaction that is rolled back.
 //
 // A failure names the seed. With that in the environment variable STORETEST_SEED, Compare makes
 // the same calls again.

@@ -5,8 +5,8 @@
 //	}
 //
 // Each case runs in a bubble of [testing/synctest], in which time passes as soon as there is
-// nothing to do. So a Store must take the time from package time, and all its goroutines must end
-// when it is closed, which the open function sees to with t.Cleanup.
+// nothing to do. So a Store must take the time from package time. All its goroutines must end when
+// it is closed; the open function closes it with t.Cleanup.
 package storetest
 
 import (

@@ -35,8 +35,8 @@
 //
 // One process at a time has a directory open; others get [ErrInUse]. The operating system's lock
 // on the file named lock ends with the process, however that ends, and the next process restores
-// its files. On systems other than Windows, Linux, macOS, the BSDs and illumos, and on network
-// file systems without locks, nothing keeps a second process out, and two would damage each
+// its files. There is no such lock on systems other than Windows, Linux, macOS, the BSDs and
+// illumos, nor on network file systems without locks. There two processes would damage each
 // other's files. Each running program needs a directory of its own.
 //
 // # Files

@@ -97,8 +97,8 @@ type record struct {
 	At      time.Time
 }
 
-// toJSON returns the value from which the JSON of a field is made: without zero values, with times
-// in UTC, and in base64 a string that is not UTF-8, because JSON would change it.
+// toJSON returns the value from which the JSON of a field is made. It leaves out zero values, and
+// has times in UTC. A string that is not UTF-8 is in base64, because JSON would change it.
 func toJSON(v reflect.Value) any {
 	switch x := v.Interface().(type) {
 	case time.Time:

@@ -16,9 +16,9 @@ import (
 )
 
 // Restore hands the letters that exist when it begins to a sink, the oldest first, and deletes the
-// letters that the sink takes. It returns their number. When the sink returns an error that is not
-// an [ErrRefused], or panics, or ctx is done, Restore stops and returns that error; the next call
-// goes on with this letter. It waits only for another Restore.
+// letters that the sink takes. It returns their number. Restore stops when ctx is done, or the
+// sink panics or returns an error that is not an [ErrRefused]. It returns that error, and the next
+// call goes on with this letter. It waits only for another Restore.
 //
 // By [errors.Is] the error may also report files that stay because they are damaged ([ErrDamaged])
 // or cannot be read, and letters that were refused ([ErrRefused]). If it is nil, none of the
@@ -215,9 +215,9 @@ func guard(name string, f func() error) (err error) {
 	return f()
 }
 
-// Into returns a sink for Restore that puts letters into a queue while the queue's fill level is
-// less than below, a part of its capacity; then it returns a [*fairq.FullError]. It panics unless
-// 0 < below <= 1.
+// Into returns a sink for Restore that puts letters into a queue. below is a part of the queue's
+// capacity, 0 < below <= 1, otherwise Into panics. When the queue is filled to that part, the sink
+// returns a [*fairq.FullError].
 //
 // The task keeps its key, kind, unique key, priority, cost, metadata, MaxAttempts and deadline,
 // and the rest of its delay and of its time to live. Without a MaxAttempts or a time to live it

@@ -213,9 +213,9 @@ func (d *Dir[V]) findEnd(f *file) error {
 	return s.err
 }
 
-// Write stores a letter; it is a [pool.Sink]. If it returns an error, it has not taken the letter:
-// [ErrFull], [ErrTooLarge], [ErrClosed], an error of the Codec or the disk, or of a context that
-// is done before the call.
+// Write stores a letter; it is a [pool.Sink]. If it returns an error, it has not taken the letter.
+// That is [ErrFull], [ErrTooLarge], [ErrClosed], an error of the Codec or of the disk, or the
+// error of a context that is done before the call.
 func (d *Dir[V]) Write(ctx context.Context, letter *pool.DeadLetter[V]) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -10,8 +10,8 @@ import (
 
 var sqlCopy = "COPY fairq.tasks (queue, " + taskColumns + ") FROM STDIN (FORMAT binary)"
 
-// copyData has rows in the binary format of COPY: a header, and for each row the number of its
-// columns and each column with its length, which is -1 for NULL.
+// copyData has rows in the binary format of COPY: a header, and then the rows. A row is the number
+// of its columns, and each column with its length before it, -1 for NULL.
 type copyData struct{ data []byte }
 
 func newCopyData(rows int) *copyData {

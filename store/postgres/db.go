@@ -174,8 +174,8 @@ type txValue struct {
 // locks, in particular on the tasks that it settles, so it should be short.
 //
 // The store never learns how the transaction ends. So Stats and KeyStats of this process do not
-// count such a call, events and OnExpire do not report it, Task.Info stays as it was, and waiting
-// calls learn of it by a notification, like changes of other processes. See [Store.InTx].
+// count such a call, events and OnExpire do not report it, and Task.Info stays as it was. Waiting
+// calls learn of the changes by a notification, like changes of other processes. See [Store.InTx].
 func WithTx(ctx context.Context, tx pgx.Tx) context.Context {
 	return context.WithValue(ctx, txKey{}, &txValue{Tx: tx, own: new(driver.Tx)})
 }
@@ -251,9 +251,9 @@ func (*database) Again(err error) (time.Duration, bool) {
 	return 0, false
 }
 
-// inDoubt reports whether a failed commit may have been done: the connection broke, or the server
-// has ended it, which may happen between a commit and its answer (pg_terminate_backend, a
-// shutdown).
+// inDoubt reports whether a failed commit may have been done. That is so if the connection broke,
+// or the server has ended it (pg_terminate_backend, a shutdown), because this may happen between a
+// commit and its answer.
 func inDoubt(commit error) bool {
 	var e *pgconn.PgError
 	return !errors.As(commit, &e) || e.SeverityUnlocalized != "ERROR"

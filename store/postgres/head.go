@@ -28,8 +28,9 @@ DELETE FROM fairq.rounds WHERE ctid = ANY(ARRAY(
 
 // Nearly every transaction writes the current round and the counts. If each were one row, all
 // transactions would wait for each other to write it. So a transaction adds a row, without
-// waiting, and a reader takes the greatest or the sum. A transaction that adds a row also deletes
-// old ones, except locked ones: a leftover row does no harm, and is deleted later.
+// waiting. A reader takes the greatest round, and the sum of the counts. A transaction that adds a
+// row also deletes old ones, except locked ones: a leftover row does no harm, and is deleted
+// later.
 
 // oldRounds is how far back finished rounds are deleted. There are several if transactions have
 // written at the same time.

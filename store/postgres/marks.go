@@ -13,8 +13,8 @@ import (
 // there. For searches of kinds, each kind has its own.
 //
 // Tasks are taken at the front of an index. The entries of deleted tasks stay there as long as any
-// transaction in the database, however old, could still see them, and a search from the beginning
-// must pass all of them. As long as that is fast, marks are not used at all.
+// transaction in the database, however old, could still see them. A search from the beginning must
+// pass all of them. As long as that is fast, marks are not used at all.
 //
 // Marks are right for all processes. A mark moves forward only in a transaction that is alone in
 // the queue, and not beyond the round being served. So no other transaction is about to put a task

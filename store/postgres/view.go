@@ -12,10 +12,10 @@ import (
 
 // view is a queue within a transaction. Two things make it fast, and each has an invariant.
 //
-// Rows read ahead are right as long as this transaction has not written to their table: no other
-// transaction can change a row that it has locked, and the contract lets other rows be a little
-// old. So every write forgets the rows read ahead of its table. The rules read their plan before
-// they write.
+// Rows read ahead are right as long as this transaction has not written to their table. No other
+// transaction can change a row that this one has locked, and the contract lets other rows be a
+// little old. So every write forgets the rows read ahead of its table. The rules read their plan
+// before they write.
 //
 // Writes are buffered here, and sent in one batch before the next read, so that each read sees
 // them (see tx.query).

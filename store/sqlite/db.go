@@ -260,7 +260,8 @@ func (d *db) Again(err error) (time.Duration, bool) {
 }
 
 // Changed implements rows.DB. It asks the writing connection, where our own commits do not count.
-// While that connection is busy, a transaction of ours runs there, and asks it too.
+// While that connection is busy it does nothing, because the transaction that runs there looks for
+// changes itself.
 func (d *db) Changed(context.Context) (bool, error) {
 	select {
 	case d.slot <- struct{}{}:

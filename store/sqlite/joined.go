@@ -30,8 +30,8 @@ type txValue struct {
 // has written. The durability is that of its connection, whose synchronous is FULL unless set.
 //
 // The store never learns how the transaction ends. So Stats and KeyStats of this process do not
-// count such a call, events and OnExpire do not report it, Task.Info stays as it was, and waiting
-// calls notice it like changes of other processes.
+// count such a call, events and OnExpire do not report it, and Task.Info stays as it was. Waiting
+// calls notice the changes like those of other processes.
 //
 // While it is open nothing else can write, so all calls with other contexts wait for it, even
 // reads. Such a call by the same goroutine before the commit fails after Options.BusyTimeout.

@@ -4,8 +4,8 @@ package sqlite
 // migration never changes.
 type migration struct {
 	// minReader is the oldest version of the program that can work with the tables after the
-	// migration: the version before, if it can ignore all additions, so that both run side by side
-	// during a rollout.
+	// migration. If the version before can ignore all additions it is that one, so that both can run
+	// side by side during a rollout.
 	minReader int
 	script    string // ~ stands for the prefix
 }
@@ -13,10 +13,10 @@ type migration struct {
 // migrations has all migrations. Their number is the version of this program.
 var migrations = []migration{{1, schema1}}
 
-// A row of the table of tasks has the number of its queue and its id in its rowid, so that the
-// tasks of a queue lie together, in the order of their ids, and need no other index for that. Zero
-// and "" are written as such instead of NULL: that needs no more room, and each partial index has
-// a condition that the statements repeat.
+// A row of the table of tasks has the number of its queue and its id in its rowid. So the tasks of
+// a queue lie together in the order of their ids, without another index. Zero and "" are written
+// as such instead of NULL: that needs no more room, and each partial index has a condition that
+// the statements repeat.
 //
 // Columns have no types, so SQLite keeps values as they are, and the driver need not ask for the
 // type's name. Strings are kept as text, which SQLite compares byte by byte and does not look

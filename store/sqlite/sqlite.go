@@ -58,8 +58,9 @@ const (
 // All methods may be called at any time by any goroutine. Queues are opened with [task.Open].
 //
 // Its methods Open and Queues implement [task.Store]. History(ctx, queue, after, n) returns up to
-// n tasks that have left a queue, by id, with ids greater than after, the last id of the page
-// before; none if Options.History is 0. It returns [task.ErrNotFound] if there is no such queue.
+// n tasks that have left a queue, in the order of their ids, from the first id greater than after.
+// For the next page, after is the last id of this one. Without Options.History there are none. It
+// returns [task.ErrNotFound] if there is no such queue.
 type Store struct {
 	*rules
 	db *db

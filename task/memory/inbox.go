@@ -10,7 +10,7 @@ import (
 )
 
 // inbox has tasks that were put without the lock of the queue. A plain task needs only an id and
-// room, so a Put need not wait for calls that take and settle, and does not fetch their memory
+// room. So its Put need not wait for calls that take and settle, and does not fetch their memory
 // into another cache. Each call that locks the queue first adds the tasks of the inbox, and no
 // task enters the inbox while another Put has the lock. So the result is the same as if each task
 // had been added at its Put.
@@ -80,8 +80,8 @@ func (q *queue) putPlain(n *driver.New, now int64) (id driver.ID, ok bool) {
 	return id, true
 }
 
-// beginPut locks the inbox for a Put with the lock of the queue, and adds its tasks, so that tasks
-// are added in the order of their ids, and a batch is put as a whole.
+// beginPut is called for a Put with the lock of the queue. It locks the inbox, and adds its tasks
+// to the queue. So tasks are added in the order of their ids, and a batch is put as a whole.
 func (q *queue) beginPut() {
 	q.inbox.mu.Lock()
 	q.add(q.inbox.takeOut())

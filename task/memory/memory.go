@@ -43,11 +43,11 @@ type Store struct {
 //
 //   - A task outside inbox is in ids, and in the place of its state: Ready in the line of its key
 //     and priority, Taken in the leases of its consumer, Buried in buried. It is in timers if its
-//     wake is not 0, in uniqueKeys if it has such a key, in a group's tasks if it has a group, and
-//     in evictable if it is Ready or Delayed and there are evictions.
+//     wake is not 0, in uniqueKeys if it has such a key, and in a group's tasks if it has a group.
+//     If the queue evicts tasks, it is in evictable while it is Ready or Delayed.
 //   - The counters agree with that: tasks here and of each key.
-//   - A key is in keys while it has tasks, is paused or waits, its bucket is not full or it has
-//     limits of its own, and may stay for a while as an idle one. It is in waiting while
+//   - A key is in keys while it has tasks, is paused or waits, has limits of its own, or a bucket
+//     that is not full. It may stay there for a while as an idle one. It is in waiting while
 //     wait.Until is not 0.
 //   - The notifiers know of a time that is no later than the first of timers, waiting, leaving and
 //     outcomes.

@@ -180,8 +180,9 @@ func (l *line) add(it *item) {
 	lane.insert(it)
 }
 
-// isBehind reports whether a ready task of the same key and priority has an earlier place. The few
-// tasks that were handed back with their turns are not in the order of their places.
+// isBehind reports whether a ready task of the same key and priority has an earlier place. Of the
+// few tasks that were handed back with their turns it looks at all, because these are not in the
+// order of their places.
 func (it *item) isBehind() bool {
 	for _, l := range it.key.lines {
 		switch {

@@ -39,8 +39,8 @@ type Self struct {
 
 const jobEnv = "FAIRQ_FAULTTEST_JOB"
 
-// Child must be called by a test named TestChild. It does nothing, unless the program was started
-// by Start: then it does that job, and ends the process.
+// Child must be called by a test named TestChild. It does nothing, unless Start has started the
+// program with a job: then it does the job, and ends the process.
 func Child(open Opener, roles map[string]func(*Self) error) {
 	text, ok := os.LookupEnv(jobEnv)
 	if !ok {
