@@ -39,10 +39,10 @@ type Shares[K comparable, D any] struct {
 	// line. Without a floor new keys would begin at 0. They would be first until they had used as
 	// much as the others.
 	//
-	// A key may be admitted for what it holds, although it has used far more than others that wait.
-	// Newcomers would then wait for all that these may still use. So an admission lifts the floor
-	// to at most slack above the total of each key that waits. The floor never falls. A key whose
-	// total is further below it loses the difference when it begins to wait.
+	// A key that holds few permits may be admitted although it has used far more than others that
+	// wait. Newcomers would then wait for all that these may still use. So an admission lifts the
+	// floor to at most slack above the total of each key that waits. The floor never falls. A key
+	// whose total is further below it loses the difference when it begins to wait.
 	floor float64
 	slack float64 // the greatest charge so far, divided by the weight of its key
 
