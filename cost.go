@@ -35,7 +35,7 @@ type turnCost struct {
 	// more, because such an account is void. The other bits are the rounds between the turn and
 	// the account after paying for it.
 	//
-	// A queue with one turn ahead pays for it when it is served. There rounds is the round of the
+	// With SettleCosts a key pays for its turn when that is served. There rounds is the round of the
 	// turn modulo 2^32, and used is 0.
 	rounds uint32
 }

@@ -26,8 +26,8 @@ type Options[K comparable, V any] struct {
 	// Weight returns the number of items of a key in a round: 1 to [MaxWeight]. With any other
 	// number the push fails with [ErrWeight]. nil means 1 for every key.
 	//
-	// Each push calls Weight; a batch calls it once for neighbours of the same key. The lock is not
-	// held, so calls may overlap.
+	// Each push calls Weight; a batch calls it once for successive items of the same key. The lock is
+	// not held, so calls may overlap.
 	Weight func(K) int
 
 	// Cost returns the work of an item, in units of your choice: tokens, bytes, rows, seconds. Then

@@ -202,8 +202,8 @@ func (q *Queue[K, V]) dropTurn(s *keyState[K]) {
 	if s.used > 0 {
 		return
 	}
-	// The number of turns that the key has in its new last round is not known, so count them: at
-	// most MaxWeight. While the weight stays the same, that many calls pass before the next count.
+	// The number of turns that the key has in its new last round is not known, so count them: at most
+	// MaxWeight. If the weight stays the same, the next count comes only after as many calls.
 	s.used = 1
 	t := s.lastTurn
 	for ; s.used < s.len-1 && q.links.at(t).key&firstOfRound == 0; t = q.links.at(t).prevItem {
@@ -224,8 +224,8 @@ func (q *Queue[K, V]) moveUp(s *keyState[K], slot, node, turn uint32) {
 	if !q.costs.oneTurn || s.len == 1 {
 		return
 	}
-	// The key's next item gets its turn, in this round if the key has some of its share left. It need
-	// not wait for the next round, because it did not come only now.
+	// The key's next item gets its turn, in this round if the key has some of its share left. It was
+	// queued already, so it need not wait for the next round like a newcomer.
 	s.set(s.account().Next(0, q.keys.costs.at(slot).share))
 	q.giveTurn(s, s.oldest, turnOf(s.round, q.rounds.current))
 }

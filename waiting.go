@@ -108,9 +108,9 @@ func (q *FairQueue[K, V]) itemKey(item V) (k itemKey[K], err error) {
 	return k, rate(&k, item, q.options.Weight, q.options.Cost, q.options.Quantum)
 }
 
-// itemKeys is itemKey for several items. It returns the number of items before the first
-// item with an invalid weight or cost. For neighbours with the same key it hashes and asks for the
-// weight once.
+// itemKeys is itemKey for several items. It returns the number of items before the first item with
+// an invalid weight or cost. If successive items have the same key, it hashes that and asks for
+// the weight once.
 func (q *FairQueue[K, V]) itemKeys(keys []itemKey[K], items []V) (n int, err error) {
 	for i, item := range items {
 		k, weight := &keys[i], q.options.Weight

@@ -207,8 +207,8 @@ func (l *Limiter[K]) Acquire(ctx context.Context, key K) (Permit[K], error) {
 // level is above 0. It takes all its units, so the level may fall below 0. No call passes it: an
 // expensive request waits no longer than a cheap one, and may need more than Burst.
 //
-// In any T seconds the admitted requests need at most Burst + Rate * T units and those of one
-// request. Units used beyond the declared ones come on top: see [Permit.ReleaseUsed].
+// In any T seconds the admitted requests need at most Burst + Rate * T units, and the units of one
+// more request. Units used beyond the declared ones come on top: see [Permit.ReleaseUsed].
 //
 // Keys then share units instead of time. A key is not charged for units that it takes while no
 // call waits, as long as the level stays above 0.

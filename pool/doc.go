@@ -43,9 +43,9 @@
 //
 // # Failures
 //
-// A handler that returns an error, or panics, has failed. The task is retried after a delay, see
-// [Backoff], up to its own PutOptions.MaxAttempts, or else that of its queue, or else
-// Policy.MaxAttempts. [Permanent] ends that sooner; [RetryAfter] and [Snooze] set the delay.
+// A handler that returns an error, or panics, has failed. The task is retried after a delay (see
+// [Backoff]), up to its MaxAttempts: those of its PutOptions, or else of its queue, or else of the
+// Policy. With the error [Permanent] it is not retried; [RetryAfter] and [Snooze] set the delay.
 //
 // A task that has failed for good goes to the function DeadLetters, with everything known of it
 // (see [DeadLetter]). The function may put it into another queue, or into a file (package spill).

@@ -21,8 +21,8 @@ type Range struct {
 
 	Location *time.Location // the time zone; nil means [time.Local]
 
-	// Scale replaces that of the pool. An IdleTimeout of 0 means that of the pool. With a Max of 0 no
-	// task is taken; running tasks go on.
+	// Scale is in force during the range, in place of the pool's Scale. An IdleTimeout of 0 means the
+	// pool's. With a Max of 0 no task is taken; running tasks go on.
 	Scale Scale
 }
 

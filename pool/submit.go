@@ -9,8 +9,9 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// PutOptions are the options of a task: those of the queue, and its class. In a pool a MaxAttempts
-// of 0 means the default of the queue, or else that of the Policy; negative means no limit.
+// PutOptions are the options of a task: those of package task, and the task's class. In a pool a
+// MaxAttempts of 0 means the default of the queue, or else that of the Policy; negative means no
+// limit.
 type PutOptions struct {
 	task.PutOptions
 

@@ -385,8 +385,8 @@ func (n *notifier) endedBefore(ctx context.Context, lease driver.Lease) error {
 	return ErrLeaseLost
 }
 
-// endContextsLocked ends all contexts of a lease. It does so in other goroutines, because this may
-// call methods of their parents, which are the user's.
+// endContextsLocked ends all contexts of a lease. It does so in other goroutines, because ending a
+// context may call methods of its parent, which is the user's.
 func (n *notifier) endContextsLocked(lease uint64, cause error) {
 	for _, c := range n.contexts[lease] {
 		go c.end(cause)

@@ -172,8 +172,8 @@ type PutOptions struct {
 	// Delay is the time until the task is ready. 0 or less means at once.
 	Delay time.Duration
 
-	// MaxDelay, with Replace, bounds the delays of a task that is replaced again and again. The
-	// first Put with a MaxDelay after the task was last taken or buried sets the bound: that long
+	// MaxDelay, with Replace, bounds the delays of a task that is replaced again and again. The bound
+	// runs from the first Put with a MaxDelay since the task was last taken or buried: that long
 	// after it Replace still changes the task, but no longer delays it. 0 means no bound.
 	// Queue.Change with a Delay ends it. A follower has a bound of its own.
 	MaxDelay time.Duration

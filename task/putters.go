@@ -184,7 +184,7 @@ func (n *notifier) Admit(put func(context.Context, driver.New) (ID, *driver.Reco
 
 // admitLocked puts the task of the first putter in the wait queue, and then of the next, while
 // there may be room. If a put takes time, each goroutine puts only its own task. If another
-// goroutine is putting the first task, that one checks for new room after it.
+// goroutine is putting the first task, that goroutine checks for new room afterwards.
 func (n *notifier) admitLocked(
 	own *putter, put func(context.Context, driver.New) (ID, *driver.Record, error),
 ) {

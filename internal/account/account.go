@@ -38,7 +38,7 @@ func (a Account) Next(join, share uint64) Account {
 }
 
 // Pay returns the account of Next after it has paid the cost of the item, at least 1. If the rest
-// of the share is less, the key pays with its shares of later rounds.
+// of its share is less than the cost, the key pays with its shares of later rounds.
 func (a Account) Pay(cost, share uint64) Account {
 	last := a.Used + cost - 1 // the last unit that is paid
 	more := last / share

@@ -248,9 +248,9 @@ type Backend interface {
 	Close() error
 }
 
-// Tx is a transaction of the caller's own, and calls can be part of it. InTx commits the Tx that
-// it makes, and then calls the functions of OnCommit. A zero Tx is committed by the caller, and no
-// Store learns when.
+// Tx is a transaction of the caller's own, and calls can be part of it. A Tx of InTx calls the
+// functions given to OnCommit after its commit. A zero Tx is committed by the caller, and no Store
+// learns when.
 type Tx struct {
 	known bool
 
@@ -269,8 +269,8 @@ func (tx *Tx) OnCommit(f func()) (known bool) {
 	return tx.known
 }
 
-// InTx calls f, which makes a transaction, and commits it unless it returns an error. Then it
-// calls the functions given to OnCommit, in the order in which they were given.
+// InTx calls f, which must make a transaction and commit it, or return an error. After the commit
+// InTx calls the functions given to OnCommit, in the order in which they were given.
 func InTx(f func(*Tx) error) error {
 	tx := &Tx{known: true}
 	if err := f(tx); err != nil {

@@ -224,8 +224,8 @@ func (s *Shares[K, D]) Next() *Key[K, D] {
 	return s.heaps[line][0].key
 }
 
-// Admit gives a permit to the first waiting call of the key, which is Next. first is the arrival
-// number of the key's first remaining call.
+// Admit gives a permit to the first waiting call of k, the key that Next has returned. first is
+// the arrival number of the first call of k that still waits.
 func (s *Shares[K, D]) Admit(k *Key[K, D], first uint64, now time.Duration) {
 	s.count(k, now)
 	if k.used > s.floor {
@@ -351,9 +351,9 @@ func (s *Shares[K, D]) All(yield func(*Key[K, D]) bool) {
 //
 //   - the keys at or below the floor, which changes nothing;
 //   - the keys above the floor, in debt, except the last ones to become idle: one for each active
-//     key, and some. For each one the floor rises by the key's debt times its part of the weight.
-//     Otherwise a client with a new key for each request would never pay, and would keep out an
-//     honest key with a debt.
+//     key, and spareKeys more. For each forgotten key the floor rises by the key's debt times its
+//     part of the weight. Otherwise a client with a new key for each request would never pay, and
+//     would keep out an honest key with a debt.
 func (s *Shares[K, D]) rest(k *Key[K, D]) {
 	s.idled++
 	k.idled = s.idled

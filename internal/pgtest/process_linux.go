@@ -12,7 +12,7 @@ func (s *Server) attributes() *syscall.SysProcAttr {
 }
 
 // start starts a process and reports how it ended. The thread that starts it must live as long as
-// the process, because the end of that thread sends the signal.
+// the process: when that thread ends, the process gets the signal.
 func start(cmd *exec.Cmd, started chan<- error, done chan<- exit) {
 	runtime.LockOSThread()
 	err := cmd.Start()

@@ -23,8 +23,8 @@ func (c *comparison) join() {
 	}
 }
 
-// inVain makes a call in a transaction that is rolled back: it does nothing, whether or not it can
-// be a part of one.
+// inVain makes a call in a transaction, rolls that back, and checks that nothing has changed. It
+// does so with calls that cannot be part of a transaction too.
 func (c *comparison) inVain(what string, at *side, call func(*side) error) (err error) {
 	infos := func() (all []task.Info) {
 		for _, l := range c.leases {

@@ -73,8 +73,8 @@ func newScanner(file io.ReaderAt, from int64) *scanner {
 
 func (s *scanner) end() int64 { return s.offset + int64(len(s.line)) }
 
-// next goes on to the next line, if there is one. Bytes without a newline at the end are no line,
-// but the rest of a Write that never returned, unless they are a whole letter.
+// next goes on to the next line, if there is one. The file may end in bytes without a newline. If
+// they are a whole letter, they are a line. Otherwise they come from a Write that never returned.
 func (s *scanner) next() bool {
 	s.offset = s.end()
 	s.line, s.err = s.reader.ReadBytes('\n')

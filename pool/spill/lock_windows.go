@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// lock takes the lock that the file stands for, until it is closed or the process ends: it opens
-// it without sharing it.
+// lock opens the file without sharing it. That is a lock, which lasts until the file is closed or
+// the process ends.
 func lock(path string) (io.Closer, error) {
 	const sharingViolation = syscall.Errno(32)
 	name, err := syscall.UTF16PtrFromString(path)

@@ -222,8 +222,7 @@ func guard(name string, f func() error) (err error) {
 // The task keeps its key, kind, unique key, priority, cost, metadata, MaxAttempts and deadline,
 // and the rest of its delay and of its time to live. Without a MaxAttempts or a time to live it
 // has none now either; but a task that was in no queue gets those of this queue. The task has all
-// attempts again, and the time to run of this queue. It is in its group only if it was held by
-// that.
+// attempts again, and the time to run of this queue. It is in its group only if the group held it.
 //
 // The sink refuses a letter (see [ErrRefused]) if its task has expired, or if the error of the
 // queue is about this task alone: [task.ErrDuplicate], [task.ErrGroupCancelled],

@@ -330,9 +330,9 @@ func (d *Dir[V]) removeLocked(f *file) error {
 	return nil
 }
 
-// Close ends the use of the directory; the letters stay in it. The context of a sink that Restore
-// has called is done then, and Close waits for it, so no sink may call Close. A second Close does
-// nothing.
+// Close ends the use of the directory; the letters stay in it. If Restore has called a sink, Close
+// ends the context of the sink, and waits until it returns. So no sink may call Close. A second
+// Close does nothing.
 func (d *Dir[V]) Close() error {
 	d.end()
 	d.busy <- struct{}{}

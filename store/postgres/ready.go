@@ -32,10 +32,10 @@ SELECT t.* FROM ` + sqlSegments + ` CROSS JOIN LATERAL (
 	ORDER BY priority, round, place LIMIT $5 FOR UPDATE SKIP LOCKED
 ) t LIMIT $5`
 
-	// The first $6 tasks of each kind are merged, then locked in order, so that only returned
-	// tasks are locked. Tasks without a kind are in two indexes: those with a shared turn in that
-	// of kinds, the others in that of takeable tasks. takeable::int keeps the planner from the
-	// latter in the last SELECT.
+	// The first $6 tasks of each kind are merged, then locked in order, so that only returned tasks
+	// are locked. Tasks without a kind are in two indexes: those with a shared turn in the index of
+	// kinds, the others in the index of takeable tasks. In the last SELECT, takeable::int keeps the
+	// planner from using the second index.
 	sqlReadyKinds = `
 SELECT t.* FROM (
 	SELECT c.id FROM ` + sqlSegments + ` CROSS JOIN LATERAL (

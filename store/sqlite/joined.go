@@ -33,9 +33,9 @@ type txValue struct {
 // count such a call, events and OnExpire do not report it, and Task.Info stays as it was. Waiting
 // calls notice the changes like those of other processes.
 //
-// While it is open nothing else can write, so all calls with other contexts wait for it, even
-// reads. Such a call by the same goroutine before the commit fails after Options.BusyTimeout.
-// [Store.InTx] handles all of this by itself, and sees the end.
+// While the transaction is open nothing else can write, so all calls with other contexts wait for
+// it, even reads. Such a call by the same goroutine before the commit fails after
+// Options.BusyTimeout. [Store.InTx] handles all of this by itself, and sees the end.
 func WithTx(ctx context.Context, tx *sql.Tx) context.Context {
 	return context.WithValue(ctx, txKey{}, &txValue{tx, new(driver.Tx)})
 }

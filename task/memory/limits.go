@@ -43,9 +43,9 @@ func (q *queue) freed(k *keyState, from, to driver.State) {
 	}
 }
 
-// evictable knows which key has the most tasks that are ready or delayed. It is a fairq.Queue that
-// nothing is ever popped from: there the furthest round is that of the key with the most items by
-// its weight.
+// evictable knows which key has the most tasks that are ready or delayed. It is a fairq.Queue from
+// which nothing is ever popped. So its furthest round has the key with the most items for its
+// weight.
 type evictable struct {
 	policy  fairq.WhenFull
 	tasks   fairq.Queue[string, *item]

@@ -45,7 +45,7 @@ type Store struct {
 //     and priority, Taken in the leases of its consumer, Buried in buried. It is in timers if its
 //     wake is not 0, in uniqueKeys if it has such a key, and in a group's tasks if it has a group.
 //     If the queue evicts tasks, it is in evictable while it is Ready or Delayed.
-//   - The counters agree with that: tasks here and of each key.
+//   - The counters agree with that: the field tasks of the queue and of each key.
 //   - A key is in keys while it has tasks, is paused or waits, has limits of its own, or a bucket
 //     that is not full. It may stay there for a while as an idle one. It is in waiting while
 //     wait.Until is not 0.
