@@ -41,8 +41,8 @@
 //   - With weights, K is the sum of the weights. The j-th item of a key of weight w waits at most
 //     R+ceil(j/w)*K-1. The key is served at most 2w times in a row.
 //   - With costs, let B be a key's weight times the quantum, and c the cost of its most expensive
-//     item. Before the first item of a key that owes nothing leave the rest of the current round,
-//     and of each other key at most B-1+c.
+//     item. A key that owes nothing waits for its first item until the current round is over, and
+//     each other key has been served at most B-1+c more.
 //   - With costs, measure the work done for each of two keys, since any moment, in units of its
 //     own B. The two differ by at most 2 + (c-1)/B of the one + (c-1)/B of the other. The
 //     condition is that both have items, and that the next item of each is pushed before the round

@@ -17,7 +17,7 @@ type Watch[K comparable, V any] struct {
 
 // Watch returns a Watch that is not armed yet. The push that makes it due calls its function,
 // after it has released the lock. The function delays that push, so it should be quick. If the
-// function panics, the pushed item is queued nevertheless. Only a PushWait that would have to wait
+// function panics, the pushed item is queued all the same. Only a PushWait that would have to wait
 // does not queue its item then.
 func (q *FairQueue[K, V]) Watch(f func()) *Watch[K, V] {
 	return &Watch[K, V]{queue: q, f: f}

@@ -19,8 +19,8 @@ var (
 
 	// ErrAbandoned is returned by Shutdown if handlers or sinks have not returned although their
 	// contexts were cancelled, or if their tasks are not settled. The error also has the cause of
-	// Shutdown's context, and its text their number. A task of another queue that could not be
-	// settled is handed back, even if the sink has its letter.
+	// Shutdown's context, and its text says how many there are. A task of another queue that could
+	// not be settled is handed back, even if the sink has its letter.
 	ErrAbandoned = errors.New("pool: abandoned")
 
 	// ErrTimeout is the context cause when Policy.Timeout elapses. If the handler then returns an

@@ -2,8 +2,8 @@ package pool
 
 import "time"
 
-// setReaperLocked sets the timer for the worker that has been idle for longest, if there are more
-// than Scale.Min. It is called whenever that may be so.
+// setReaperLocked sets the timer that ends the worker that has been idle for longest. It does
+// nothing if there are at most Scale.Min workers. It is called whenever there may be more.
 func (ws *workerSet) setReaperLocked() {
 	if ws.reaper == nil && ws.active > ws.scale.Min && len(ws.idle) > 0 {
 		ws.reaper = time.AfterFunc(

@@ -133,8 +133,8 @@ func (a *attempt[V]) settleItem(err error) {
 	}
 }
 
-// timedOut returns the error of the task. If the handler's context was done before the handler
-// returned, because its time was over, the error includes that.
+// timedOut returns the error of a task. If the time of the handler was over before it returned,
+// and so its context was done, the error says that too.
 func (a *attempt[V]) timedOut(err error) error {
 	if cause := a.extra.cause; cause != nil && errors.Is(err, context.DeadlineExceeded) &&
 		!errors.Is(err, cause) {

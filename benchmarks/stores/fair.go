@@ -28,8 +28,8 @@ type load struct {
 // refill is how many tasks the big tenant puts at a time when some of its tasks are done.
 const refill = 100
 
-// fairRun is a round of one contestant. The payload of the big tenant's tasks is 0, and that of
-// small tenants' tasks are their numbers from 1.
+// fairRun is a round of one contestant. Tasks of the big tenant have the payload 0. Those of the
+// small tenants have numbers from 1 as payloads.
 type fairRun struct {
 	*entrant
 	o *options

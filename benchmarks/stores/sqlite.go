@@ -10,9 +10,9 @@ import (
 	_ "modernc.org/sqlite" // the driver of all
 )
 
-// openSQLite opens a file for every contestant without a way of its own. It uses one connection,
-// as goqite advises: SQLite has one writer at a time, and waiting for the connection is faster
-// than waiting in busy_timeout.
+// openSQLite opens a file for contestants that have no way of their own to open one. It uses one
+// connection, as goqite advises: SQLite has one writer at a time, and waiting for the connection
+// is faster than waiting in busy_timeout.
 func openSQLite(path string) (*sql.DB, error) {
 	settings := url.Values{
 		"_pragma": {"journal_mode(WAL)", "synchronous(FULL)", "busy_timeout(10000)", "foreign_keys(1)"},

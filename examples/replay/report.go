@@ -28,8 +28,8 @@ func median(waits []float64) float64 { return stats.Median(waits) }
 func p95(waits []float64) float64    { return stats.Quantiles(waits, 0.95)[0] }
 func mean(waits []float64) float64   { return stats.Mean(waits) }
 
-// wait returns the measure of all jobs of the users, in whole seconds: the last digits of package
-// stats may differ between its versions.
+// wait returns a measure of how long all jobs of the users wait. It is in whole seconds, because
+// the last digits may differ between versions of package stats.
 func (r *result) wait(m measure, users []int) int64 {
 	var waits []float64
 	for _, u := range users {

@@ -175,8 +175,8 @@ func (c *comparison) keyCounts(sides ...*side) map[string]fairq.Counts {
 	return all
 }
 
-// compareEvents compares the events of each task. The lost lease that a process has found by
-// looking does not count, because another process has reported it.
+// compareEvents compares the events of each task. A lost lease that a process has found only by
+// looking at the store is left out, because another process has reported it.
 func (c *comparison) compareEvents() {
 	lives := func(s *side) map[task.ID][]string { // in one list if their order is to be the same
 		all := map[task.ID][]string{}

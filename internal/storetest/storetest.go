@@ -99,8 +99,8 @@ var themes = []theme{
 // Run tests a Store. open must return a new, empty one. If it is a [Reopener], there is more
 // to test.
 //
-// Some cases make random calls. When one of these fails, it prints the seed, and with the
-// environment variable STORETEST_SEED set to that it does the same again.
+// Some cases make random calls. A case that fails prints its seed. Set the environment variable
+// STORETEST_SEED to it, and the case makes the same calls again.
 func Run(t *testing.T, open func(t *testing.T) task.Store) {
 	for _, theme := range themes {
 		t.Run(theme.name, func(t *testing.T) {

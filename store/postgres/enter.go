@@ -226,8 +226,8 @@ func (v *view) addNumbers(n int) {
 }
 
 // Number implements rows.View. The numbers come from a sequence, so none is given twice and no
-// transaction waits for a lock. Numbers that a transaction has not used are lost. Enter fetches
-// the plan's number of them.
+// transaction waits for a lock. Numbers that a transaction has not used are lost. Enter fetches as
+// many numbers as the plan asks for.
 func (v *view) Number() (uint64, error) {
 	if len(v.numbers) == 0 {
 		v.numbersAsked = min(max(2*v.numbersAsked, 8), 1000)

@@ -126,8 +126,8 @@ func (v *view) moveMarksBack(r *rows.Row) {
 }
 
 // moveMarks moves marks to the first tasks that an exclusive transaction has found, for the
-// priorities and kinds that it searched. If the search has passed a priority and found nothing, it
-// has no tasks.
+// priorities and kinds that it searched. If the search has passed a priority and found nothing,
+// that priority has no tasks.
 func (v *view) moveMarks(s *search) {
 	first, last := map[segment]position{}, s.below
 	for _, r := range s.found {

@@ -15,8 +15,8 @@ var migrations = []migration{{1, schema1}}
 
 // A row of the table of tasks has the number of its queue and its id in its rowid. So the tasks of
 // a queue lie together in the order of their ids, without another index. Zero and "" are written
-// as such instead of NULL: that needs no more room, and each partial index has a condition that
-// the statements repeat.
+// as such instead of NULL, because that needs no more room. So each partial index has a condition
+// of its own, which the statements repeat.
 //
 // Columns have no types, so SQLite keeps values as they are, and the driver need not ask for the
 // type's name. Strings are kept as text, which SQLite compares byte by byte and does not look

@@ -175,8 +175,8 @@ func updateOf(name, more string, some columns.Choice) *statement {
 	return &statement{name, "UPDATE ~tasks SET " + more + sets + " WHERE id = ?"}
 }
 
-// The usual new task has no rare values. Their columns are no arguments, because the time to bind
-// these grows with the square of their number.
+// The usual new task has no rare values. So its INSERT has no arguments for their columns, because
+// the time to bind arguments grows with the square of their number.
 var (
 	updateTask  = updateOf("update", "", columns.Updated)
 	takeTask    = updateOf("take", "state = 3, takeable = 0, ", columns.Taken)

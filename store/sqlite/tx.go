@@ -21,10 +21,10 @@ type tx struct {
 	done    bool
 }
 
-// head is the cached state of a queue, and its saved part. It stays from one transaction to the
-// next (db.heads). Invariant: it equals the database. So checkDataVersion forgets all heads if
-// another connection has committed. A rollback forgets them too, because they may have changes
-// that were rolled back.
+// head is the cached state of a queue, and the part of it that is saved. It stays from one
+// transaction to the next (db.heads). Invariant: it equals the database. So checkDataVersion
+// forgets all heads if another connection has committed. A rollback forgets them too, because they
+// may have changes that were rolled back.
 type head struct {
 	rows.Head
 	number     uint64 // the greatest that was given
