@@ -26,8 +26,8 @@ type rounds struct {
 	tail    ring   // the last one: the current round's ring, see Queue.ring
 	last    uint64 // the furthest round with turns, at least current
 
-	// The ring of round r is in chunk c = r>>roundBits, and that is dir[c % len(dir)]; len(dir) is
-	// a power of two. A chunk with turns is not nil, nor may be that of the current round.
+	// The ring of round r is in chunk c = r>>roundBits, which is dir[c % len(dir)]; len(dir) is a
+	// power of two. A chunk with turns is not nil, and neither is the chunk of the current round.
 	dir   []*roundChunk
 	spare *roundChunk // without turns
 }

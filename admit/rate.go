@@ -48,8 +48,8 @@ func (l *Limiter[K]) priceLocked(units float64) float64 {
 	return min(units, max(0, -l.budget.level))
 }
 
-// settleLocked settles a call that has used a number of units. It returns the further charge of
-// its key, below 0 if the key gets units back. The level is up to date.
+// settleLocked settles a call that has used a number of units. It returns what the key is charged
+// in addition, below 0 if the key gets units back. The level must be up to date.
 func (l *Limiter[K]) settleLocked(c *waitlist.Waiter[call[K]], used int64) float64 {
 	if used < 0 || used == c.Data.units {
 		return 0

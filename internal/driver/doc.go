@@ -1,5 +1,5 @@
-// Package driver is the interface between package task and a store of tasks. Programs
-// use package task, which has aliases for most of the types here.
+// Package driver is the interface between package task and a store of tasks. Programs use package
+// task, which has aliases for most of the types here.
 //
 // A Store opens queues. For each open queue it returns a [Backend], on which a task.Queue makes
 // its calls, and gets a [Notifier], to which the Backend reports events. docs/design.md describes
