@@ -9,8 +9,8 @@ import (
 	"github.com/fairq/fairq/internal/order"
 )
 
-// Upcoming implements [driver.Backend]. It allocates the memory for the tasks without the lock,
-// because that takes longer than all the rest if the system has to provide it.
+// Upcoming implements [driver.Backend]. It allocates the memory for the tasks without the lock. If
+// the system has to provide that memory, this takes longer than all the rest.
 func (q *queue) Upcoming(ctx context.Context, n int) ([]driver.UpcomingTask, error) {
 	stats, err := q.Stats(ctx)
 	if err != nil {
