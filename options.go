@@ -44,8 +44,8 @@ type Options[K comparable, V any] struct {
 	Cost func(V) int64
 
 	// Quantum is the work of a key of weight 1 in a round, in the units of Cost: 1 to [MaxQuantum],
-	// and 0 without costs. A tenth of a typical cost is best for keys with little work; the typical
-	// cost takes the least memory. See "Work instead of items" in docs/design.md.
+	// and 0 without costs. A tenth of a typical cost is best for keys with little work; a typical
+	// cost takes less memory. See "Work instead of items" in docs/design.md.
 	Quantum int64
 
 	// SettleCosts is for costs that are declared at the push and known when the item is done. The
