@@ -52,9 +52,9 @@ func keyMetrics() (all []Metric) {
 // other is the label of all keys without one of their own.
 const other = "other"
 
-// A key gets a label if it has this share of the items that its source has served or refused since
-// the last look. It keeps the label for this time after it last had the share, because each label
-// costs a metrics system memory.
+// A key gets a label when it has at least minShare of the items that its source has served or
+// refused since the last look. The label stays until the key has had less for the time keep.
+// Labels are few because each one costs a metrics system memory.
 const (
 	minShare = 0.01
 	keep     = time.Hour

@@ -42,8 +42,8 @@ type Metric struct {
 	Help string
 	Kind Kind
 
-	// Values are by the value of an attribute, such as the state of tasks. Without an attribute
-	// there is one value, at "". A Histogram has none.
+	// Values has a number for each value of the attribute, such as each state of tasks. Without an
+	// attribute it has one number, at "". A Histogram has no Values.
 	Attribute string
 	Values    map[string]float64
 	Histogram fairq.Histogram
@@ -61,10 +61,11 @@ type exported struct {
 	keys keyValues
 }
 
-// New returns a Set of the sources, and of the queues that the pools among them drain. Of each
-// source it has up to n keys by name: the keys with one percent of the items served or refused
-// between two looks, for an hour after; all others together are "other". See CountKeys of
-// [fairq.Options]. It panics if two sources have the same name.
+// New returns a Set of the sources, and of the queues that the pools among them drain. The Set
+// names up to n keys of each source. A key gets its name when it has one percent of the items
+// served or refused between two looks, and keeps it for an hour after the last time. All other
+// keys together are "other". The sources must count by key: see CountKeys of [fairq.Options]. New
+// panics if two sources have the same name.
 func New(n int, sources ...*monitor.Source) *Set {
 	set := &Set{keys: n}
 	add := func(s *monitor.Source) (isNew bool) {
@@ -105,10 +106,10 @@ const (
 )
 
 // Look returns the metrics of each source as of now, by its name. It looks at all sources at the
-// same time. A FairQueue and a pool always answer; a queue of tasks in a database is read, until
-// ctx is done, and for 3 seconds at most. Without an answer there are only the metrics that this
-// process has counted itself, and fairq.up is 0. Look takes at most 4 seconds, whatever the
-// sources do.
+// same time. A FairQueue and a pool always answer. Look reads a queue of tasks in a database until
+// ctx is done, for 3 seconds at most. A source that has not answered by then has fairq.up 0, and
+// only the metrics that this process has counted itself. Look takes at most 4 seconds, whatever
+// the sources do.
 func (s *Set) Look(ctx context.Context) map[string][]Metric {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

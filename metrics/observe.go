@@ -19,16 +19,16 @@ var (
 	}
 )
 
-// Observe returns an Observer for the Options of a pool that calls record, in the goroutines of
-// the handlers, and then next, which may be nil. With the outcome "", record gets how long a task
-// had been ready when its handler was called, but not for items of a FairQueue. Otherwise it gets
-// how long a handler has run, and its outcome: "succeeded", "retried", "snoozed", "failed",
-// "cancelled", "lost" or, if Shutdown has interrupted it, "returned".
+// Observe returns an Observer for the Options of a pool that calls record in the goroutines of the
+// handlers. An Observer of your own can call it. With the outcome "", record gets how long a task
+// had been ready when its handler was called, but not for items of a FairQueue. With any other
+// outcome it gets how long a handler has run. These outcomes are "succeeded", "retried",
+// "snoozed", "failed", "cancelled", "lost" or, if Shutdown has interrupted it, "returned".
 //
-// Programs without a pool can call the Observer themselves: with EventStarted and the time since
-// the task's ReadyAt, then with the event for the end of the attempt and the run time.
+// A program without a pool can call the Observer itself. It first passes EventStarted with the
+// time since the task's ReadyAt. At the end of the attempt it passes the event for the outcome,
+// with the run time.
 func Observe[V any](
-	next func(context.Context, pool.Event[V]),
 	record func(ctx context.Context, class, outcome string, took time.Duration),
 ) func(context.Context, pool.Event[V]) {
 	return func(ctx context.Context, e pool.Event[V]) {
@@ -40,9 +40,6 @@ func Observe[V any](
 		case pool.EventSucceeded, pool.EventRetried, pool.EventSnoozed, pool.EventFailed,
 			pool.EventCancelled, pool.EventLost, pool.EventReturned:
 			record(ctx, valid(e.Class), e.Kind.String(), e.Took)
-		}
-		if next != nil {
-			next(ctx, e)
 		}
 	}
 }

@@ -49,12 +49,13 @@ const (
 	actionTimeout = 30 * time.Second
 )
 
-var errNoKey = errors.New("there is no such key among those that are shown")
+var errNoKey = refuse(http.StatusNotFound, "there is no such key among those that are shown")
 
 // act does an action, if it may.
 func (m *Monitor) act(w http.ResponseWriter, r *http.Request, s *Source, name string) {
 	a := Action{Source: s.name, Name: name}
-	status, n, more, err := m.try(w, r, s, &a)
+	n, more, err := m.try(w, r, s, &a)
+	status := statusOf(err)
 	log := cmp.Or(m.options.Logger, slog.Default()).With(
 		"source", a.Source, "action", shown(a.Name), "remote", r.RemoteAddr, "status", status,
 		"key", a.Key, "id", uint64(a.ID), "kind", a.Kind, "reason", a.Reason)
@@ -73,56 +74,51 @@ func (m *Monitor) act(w http.ResponseWriter, r *http.Request, s *Source, name st
 // try reads the request into a, and does it.
 func (m *Monitor) try(
 	w http.ResponseWriter, r *http.Request, s *Source, a *Action,
-) (status, n int, more bool, err error) {
-	if status, err = m.read(w, r, s, a); err != nil {
-		return status, 0, false, err
+) (n int, more bool, err error) {
+	if err := m.read(w, r, s, a); err != nil {
+		return 0, false, err
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), actionTimeout)
 	defer cancel()
-	n, more, err = s.of.do(ctx, *a, s.lastSample())
+	n, more, err = s.of.(actor).do(ctx, *a, s.lastSample())
 	s.tasks.Store(nil)
 	s.mu.Lock()
 	s.next = time.Time{} // so that the sender sees the result at once
 	s.mu.Unlock()
-	return statusOf(err), n, more, err
+	return n, more, err
 }
 
 // read reads the request into a. It returns an error if it may not be done.
 func (m *Monitor) read(
 	w http.ResponseWriter, r *http.Request, s *Source, a *Action,
-) (status int, err error) {
-	if r.Method != http.MethodPost {
-		w.Header().Set("Allow", http.MethodPost)
-		return http.StatusMethodNotAllowed,
-			fmt.Errorf("the method is %s; it must be POST", shown(r.Method))
-	}
-	if err := m.origin.Check(r); err != nil {
-		return http.StatusForbidden, errors.New("the request is from a page of another origin")
-	}
-	if m.options.Actions == nil {
-		return http.StatusForbidden, errors.New("actions are not allowed here")
-	}
-	if !slices.Contains(s.of.actions(), a.Name) {
-		return http.StatusNotFound, errors.New("there is no such action here")
-	}
+) (err error) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-	if err := r.ParseForm(); err != nil {
-		return http.StatusBadRequest, errors.New("the form cannot be read; its limit is 64 KiB")
+	switch {
+	case r.Method != http.MethodPost:
+		w.Header().Set("Allow", http.MethodPost)
+		return refuse(http.StatusMethodNotAllowed, "the method is %s; it must be POST", shown(r.Method))
+	case m.origin.Check(r) != nil:
+		return refuse(http.StatusForbidden, "the request is from a page of another origin")
+	case m.options.Actions == nil:
+		return refuse(http.StatusForbidden, "actions are not allowed here")
+	case !slices.Contains(s.actions, a.Name):
+		return refuse(http.StatusNotFound, "there is no such action here")
+	case r.ParseForm() != nil:
+		return badRequest("the form cannot be read; its limit is 64 KiB")
 	}
 	for name, field := range map[string]*string{"key": &a.Key, "kind": &a.Kind, "reason": &a.Reason} {
 		if *field = r.PostForm.Get(name); len(*field) > maxQuery {
-			return http.StatusBadRequest, fmt.Errorf("%s has %d bytes; the limit is %d", name,
-				len(*field), maxQuery)
+			return badRequest("%s has %d bytes; the limit is %d", name, len(*field), maxQuery)
 		}
 	}
 	switch a.Name {
 	case kick, bury, remove:
 		if a.ID, err = idOf(r.PostForm.Get("id")); err != nil {
-			return http.StatusBadRequest, err
+			return err
 		}
 	case dropKey, pauseKey, resumeKey, limitKey:
 		if a.Key == "" {
-			return http.StatusBadRequest, errors.New("there is no key")
+			return badRequest("there is no key")
 		}
 	}
 	for name, field := range map[string]any{
@@ -134,16 +130,14 @@ func (m *Monitor) read(
 			continue
 		}
 		if _, err := fmt.Sscanln(text, field); err != nil {
-			return http.StatusBadRequest, fmt.Errorf("%s is %s; it must be a number", name, shown(text))
+			return badRequest("%s is %s; it must be a number", name, shown(text))
 		}
 	}
 	if !slices.Contains(m.permitted(r, []Action{*a}), *a) {
-		return http.StatusForbidden, errors.New("this is not allowed")
+		return refuse(http.StatusForbidden, "this is not allowed")
 	}
-	if _, _, err := s.sample(r.Context()); err != nil { // because it maps texts to keys
-		return http.StatusServiceUnavailable, err
-	}
-	return 0, nil
+	_, _, err = s.sample(r.Context()) // because it maps texts to keys
+	return err
 }
 
 // idOf reads the id of a task.
@@ -153,12 +147,6 @@ func idOf(text string) (task.ID, error) {
 		return 0, badRequest("id is %s; it must be that of a task, a whole number from 1", shown(text))
 	}
 	return task.ID(id), nil
-}
-
-func (q *taskQueue[V]) actions() []string {
-	return []string{
-		kick, kickAll, bury, remove, removeAll, dropKey, pause, resume, pauseKey, resumeKey, limitKey,
-	}
 }
 
 var errByMonitor = errors.New("buried by hand")
@@ -173,29 +161,35 @@ func (q *taskQueue[V]) do(
 	if o.Key != nil {
 		q.changed.Store(true)
 	}
+	n = 1
 	switch a.Name {
 	case kick:
-		return 1, false, q.KickID(ctx, a.ID)
+		err = q.KickID(ctx, a.ID)
 	case bury:
-		return 1, false, q.BuryUnlessTaken(ctx, a.ID, errByMonitor)
+		err = q.BuryUnlessTaken(ctx, a.ID, errByMonitor)
 	case remove:
-		return 1, false, q.DeleteUnlessTaken(ctx, a.ID)
+		err = q.DeleteUnlessTaken(ctx, a.ID)
 	case pause:
-		return 1, false, q.Pause(ctx)
+		err = q.Pause(ctx)
 	case resume:
-		return 1, false, q.Resume(ctx)
+		err = q.Resume(ctx)
 	case pauseKey:
-		return 1, false, q.PauseKey(ctx, *o.Key)
+		err = q.PauseKey(ctx, *o.Key)
 	case resumeKey:
-		return 1, false, q.ResumeKey(ctx, *o.Key)
+		err = q.ResumeKey(ctx, *o.Key)
 	case limitKey:
-		return 1, false, q.SetKey(ctx, *o.Key, &a.Limits)
-	case dropKey:
-		n, err = q.DeleteSome(ctx, o)
-		return finished(ctx, n, err)
+		err = q.SetKey(ctx, *o.Key, &a.Limits)
+	default:
+		n = 0
 	}
-	switch o.State = task.Buried; {
-	case a.Name == removeAll && a.Reason == "":
+	if n > 0 {
+		return n, false, err
+	}
+	if a.Name != dropKey {
+		o.State = task.Buried
+	}
+	switch {
+	case a.Name == dropKey, a.Name == removeAll && a.Reason == "":
 		n, err = q.DeleteSome(ctx, o)
 		return finished(ctx, n, err)
 	case a.Name == removeAll:

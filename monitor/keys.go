@@ -3,6 +3,7 @@ package monitor
 import (
 	"cmp"
 	"maps"
+	"reflect"
 	"slices"
 
 	"github.com/fairq/fairq"
@@ -13,8 +14,8 @@ import (
 type keyRow struct {
 	each.KeyRow
 
-	// Share is the part that the key has had of the service in the last minute, by cost if there
-	// are costs: 0 to 1.
+	// Share is the key's part of the service in the last minute, 0 to 1. With costs it is the part
+	// of the cost.
 	Share  float64 `json:"share"`
 	Minute *minute `json:"minute,omitempty"`
 
@@ -74,27 +75,26 @@ func firstRows[K comparable](
 	return newKeyRows(orders[:]...)
 }
 
-// add fills in the row of a key. For tasks, the order by service has only counted events.
+// add fills in the row of a key. What one order does not know of a key's tasks, another one may.
 func (t *keyRows[K]) add(s *fairq.KeyStat[K], first bool) {
 	row := t.of(s.Key)
-	was := row.KeyStat
-	row.KeyStat = shownStat(s, row.Key)
-	row.Backlog, row.Taken, row.Buried = max(s.Backlog, was.Backlog), max(s.Taken, was.Taken),
-		max(s.Buried, was.Buried)
-	row.Weight, row.Cost, row.OldestAge = max(s.Weight, was.Weight), max(s.Cost, was.Cost),
-		max(s.OldestAge, was.OldestAge)
-	row.Paused, row.first = s.Paused || was.Paused, row.first || first
-	if s.WaitsUntil.IsZero() {
-		row.WaitsUntil, row.HeldUntil = was.WaitsUntil, was.HeldUntil
+	now, was := shownStat(s, row.Key), reflect.ValueOf(&row.KeyStat).Elem()
+	for i := range was.NumField() {
+		if f := reflect.ValueOf(now).Field(i); !f.IsZero() {
+			was.Field(i).Set(f)
+		}
 	}
+	row.first = row.first || first
 }
 
 // shownStats returns the numbers of keys as they are shown.
-func shownStats[K comparable](stats []fairq.KeyStat[K]) (all []fairq.KeyStat[string]) {
+func shownStats[K comparable](
+	stats []fairq.KeyStat[K], err error,
+) (all []fairq.KeyStat[string], _ error) {
 	for i := range stats {
 		all = append(all, shownStat(&stats[i], keyText(any(stats[i].Key))))
 	}
-	return all
+	return all, err
 }
 
 // shownStat returns the numbers of a key that is shown as that text.

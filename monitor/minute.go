@@ -194,15 +194,15 @@ func (p *past) add(l *sample) {
 	}
 }
 
-// The limits for an alert: a key's share of a backlog, the least backlog, and the share of
-// attempts that fail.
+// An alert needs a key with one item in leastShare of a backlog of at least leastBacklog, or one
+// failed attempt in leastFailed.
 const (
-	alertShare   = 0.5
-	alertBacklog = 100
-	alertFailed  = 0.1
+	leastShare   = 2
+	leastBacklog = 100
+	leastFailed  = 10
 )
 
-// alerts tells in words what is wrong.
+// alerts tells in words what is wrong. The keys with the longest backlog come first.
 func (l *sample) alerts() []string {
 	all := []string{}
 	alert := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
@@ -211,17 +211,10 @@ func (l *sample) alerts() []string {
 		lately = *l.Minute
 	}
 	in := "in the last " + span(lately.Span)
-	var longest, refused *keyRow
+	var refused *keyRow
 	var paused []string
-	waiting := 0 // keys
 	for i := range l.Keys {
 		k := &l.Keys[i]
-		if k.Backlog > 0 {
-			waiting++
-		}
-		if longest == nil || k.Backlog > longest.Backlog {
-			longest = k
-		}
 		if n := k.refused(); n > 0 && (refused == nil || n > refused.refused()) {
 			refused = k
 		}
@@ -229,27 +222,32 @@ func (l *sample) alerts() []string {
 			paused = append(paused, k.Key)
 		}
 	}
+	what := map[string][3]string{
+		"queue": {"push", "pushes"}, "limiter": {"call", "calls"},
+		"tasks": {"task", "tasks", "Queue.Pause"}, "pool": {2: "Pool.Pause"},
+	}[l.Kind]
 	if l.State == isPaused {
-		alert("it is paused; %s", count(l.Backlog, "waits", "wait"))
+		alert("it is paused by %s; %s", what[2], count(l.Backlog, "waits", "wait"))
+	}
+	if q, ok := l.QueueStats.(task.Stats); ok && q.Paused {
+		alert("its queue is paused by Queue.Pause")
 	}
 	if n := len(paused); n == 1 {
-		alert("the key %s is paused", paused[0])
+		alert("the key %s is paused by PauseKey", paused[0])
 	} else if n > 1 {
-		alert("%s keys are paused, such as %s", number(n), paused[0])
+		alert("%s keys are paused by PauseKey, such as %s", number(n), paused[0])
 	}
-	if l.Kind == "pool" { // the rest is told of the queue
-		waiting, refused = 0, nil
+	several := len(l.Keys) > 1 && l.Keys[1].Backlog > 0
+	if l.Kind == "pool" { // its queue has alerts for the rest
+		several, refused = false, nil
 	}
-	what := map[string][2]string{
-		"queue": {"push", "pushes"}, "limiter": {"call", "calls"},
-		"tasks": {"task", "tasks"},
-	}[l.Kind]
 	counted, of := l.Backlog, "backlog"
 	if l.KeysOf > 0 {
-		counted, of = l.KeysOf, fmt.Sprintf("first %s tasks", number(l.KeysOf))
+		counted, of = l.KeysOf,
+			fmt.Sprintf("first %s of %s tasks", number(l.KeysOf), number(l.KeysAll))
 	}
-	if waiting > 1 && counted >= alertBacklog &&
-		float64(longest.Backlog) >= alertShare*float64(counted) {
+	if several && counted >= leastBacklog && l.Keys[0].Backlog*leastShare >= counted {
+		longest := &l.Keys[0]
 		text := fmt.Sprintf("%s has %d %% of the %s", longest.Key,
 			min(99, 100*longest.Backlog/counted), of)
 		if n := longest.refused(); n > 0 {
@@ -270,9 +268,9 @@ func (l *sample) alerts() []string {
 	if n := lately.Evicted; n > 0 {
 		alert("%s evicted to make room %s", count(n, "was", "were"), in)
 	}
-	ended := lately.Done + lately.Failed + lately.Retried
-	if n := lately.Failed + lately.Retried; l.Kind == "pool" {
-		if n > 0 && (lately.Failed > 0 || float64(n) >= alertFailed*float64(ended)) {
+	n := lately.Failed + lately.Retried
+	if ended := n + lately.Done; l.Kind == "pool" {
+		if n > 0 && (lately.Failed > 0 || n*leastFailed >= ended) {
 			if lately.Failed > lately.Retried {
 				l.reasons[0] = l.reasons[1]
 			}

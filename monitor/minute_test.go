@@ -142,8 +142,9 @@ func TestAlerts(t *testing.T) {
 		require.NoError(t, err)
 		limiter := admit.New(1, &admit.Options[string]{MaxWaitingPerKey: 1})
 		p := &fixed{}
-		m := monitor.New(nil, monitor.TaskQueue("mails", tasks, nil), monitor.Limiter("api", limiter),
-			monitor.Pool("workers", p, nil))
+		mails := monitor.TaskQueue("mails", tasks, nil)
+		m := monitor.New(nil, mails, monitor.Limiter("api", limiter),
+			monitor.Pool("workers", p, mails))
 		for _, source := range []string{"mails", "api", "workers"} {
 			require.Empty(t, alerts(t, m, source))
 		}
@@ -175,18 +176,19 @@ func TestAlerts(t *testing.T) {
 		p.stats = pool.Stats{Failed: 3, Lost: 2, Paused: true}
 		time.Sleep(2 * time.Second)
 		require.Equal(t, []any{
-			"it is paused; 9 wait", "the key nobody is paused",
+			"it is paused by Queue.Pause; 9 wait", "the key nobody is paused by PauseKey",
 			"3 tasks of user 0 were refused in the last 5 s",
 			"1 task failed for good in the last 5 s", "1 task is buried",
 		}, alerts(t, m, "mails"))
 		require.Equal(t, []any{"13 calls of a were refused in the last 5 s"}, alerts(t, m, "api"))
 		require.Equal(t, []any{
-			"it is paused; 0 wait", "3 of 3 attempts failed in the last 5 s",
+			"it is paused by Pool.Pause; 9 wait", "its queue is paused by Queue.Pause",
+			"the key nobody is paused by PauseKey", "3 of 3 attempts failed in the last 5 s",
 			"2 leases were lost in the last 5 s",
 		}, alerts(t, m, "workers"))
 		paused := rows(t, m, "/v1/queues/mails/keys?by=paused", "keys")
 		require.Equal(t, "nobody", paused[0]["key"])
-		require.Equal(t, "paused", paused[0]["why"])
+		require.Equal(t, "paused by PauseKey", paused[0]["why"])
 		require.NotContains(t, paused[1], "why")
 		require.NoError(t, tasks.ResumeKey(t.Context(), "nobody"))
 		require.NoError(t, tasks.Resume(t.Context()))
@@ -270,7 +272,10 @@ func TestManyTasks(t *testing.T) {
 		_, answer := get(t, m, "/v1/queues/mails")
 		require.EqualValues(t, 4000, answer["keys_of"])
 		require.Equal(t,
-			[]any{"the key nobody is paused", "mallory has 50 % of the first 4,000 tasks"},
+			[]any{
+				"the key nobody is paused by PauseKey",
+				"mallory has 50 % of the first 4,000 of 9,500 tasks",
+			},
 			answer["alerts"])
 		begin := time.Now()
 		for answer["keys_of"] != nil {
@@ -279,7 +284,8 @@ func TestManyTasks(t *testing.T) {
 		}
 		require.GreaterOrEqual(t, time.Since(begin), 40*(s.counted-400*time.Millisecond))
 		require.Less(t, time.Since(begin), 40*s.counted)
-		require.Equal(t, []any{"the key nobody is paused", "mallory has 50 % of the backlog"},
+		require.Equal(t,
+			[]any{"the key nobody is paused by PauseKey", "mallory has 50 % of the backlog"},
 			answer["alerts"])
 		require.InDelta(t, 20*time.Second, answer["keys_ns"], 5e9)
 		first := rows(t, m, "/v1/queues/mails/keys?limit=1", "keys")[0]
@@ -327,8 +333,14 @@ func TestWhy(t *testing.T) {
 		}
 		require.Equal(t, map[any]any{
 			"two": "at its limit of 2", "one": "at its limit of 1", "rate": "out of its rate",
-			"free": nil, "held": "held", "paused": "paused",
+			"free": nil, "held": "held", "paused": "paused by PauseKey",
 		}, why)
+		_, found := get(t, m, "/v1/queues/mails/search?key=one")
+		require.Equal(t, map[string]any{
+			"Weight": 3.0, "MaxInFlight": 1.0, "Rate": map[string]any{"Limit": 0.5, "Burst": 1.0},
+		}, found["own"])
+		_, found = get(t, m, "/v1/queues/mails/search?key=on")
+		require.Equal(t, "one", found["key"], "so the limits are not those of on")
 		status, failed := limit(map[string]string{"rate": "fast"})
 		require.Equal(t, http.StatusBadRequest, status)
 		require.Equal(t, "rate is fast; it must be a number", failed)

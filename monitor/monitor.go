@@ -24,10 +24,11 @@ import (
 
 // Options configure a Monitor. The zero value of each field is its default.
 type Options struct {
-	// Actions permits actions. It returns those of the given ones that the request may do; so it must
-	// check that the sender is known and has the right. Each request for an action calls it, in its
-	// own goroutine. The list of sources calls it too, once with all possible actions, without Key,
-	// ID, Kind and Reason, and the page has a button for each permitted one. nil permits none.
+	// Actions permits actions: it returns those of the asked actions that the request may do. So
+	// it must check that the sender is known and has the right. Each request for an action calls
+	// it, in the goroutine of the request. Each list of sources calls it once too, with all
+	// possible actions, without Key, ID, Kind and Reason. The page has a button for each action
+	// that it then permits. nil permits none.
 	//
 	// An action is a POST to /v1/queues/{name}/actions/{action}, with a form of at most 64 KiB: id is
 	// the id of a task; key, kind and reason are in the form of the page. The response is
@@ -50,14 +51,15 @@ type Options struct {
 	// items without a notice to the program. A FairQueue cannot be paused, because it gives an item
 	// to every caller; but the pool.Workers that drain it can.
 	//
-	// A Monitor refuses requests that a browser sends for a page of another origin, whatever Actions
-	// returns, see [net/http.CrossOriginProtection]. That does not detect a foreign name that points
-	// to this address, so an Actions that trusts everybody must at least check r.Host.
+	// Whatever Actions returns, a Monitor refuses requests that a browser sends for a page of
+	// another origin: see [net/http.CrossOriginProtection]. That check does not detect a foreign
+	// name that points to this address. So an Actions that trusts everybody must at least check
+	// r.Host.
 	Actions func(r *http.Request, asked []Action) (permitted []Action)
 
-	// TrustedOrigins are origins such as "https://ops.example.com" whose pages may send actions,
-	// where a proxy changes the Host of requests: see docs/operating.md. New panics if one is
-	// invalid.
+	// TrustedOrigins are origins whose pages may send actions, such as "https://ops.example.com".
+	// They are for proxies that change the Host of requests: see docs/operating.md. New panics if
+	// one is invalid.
 	TrustedOrigins []string
 
 	// Logger logs each action: at level Info if it was done, at level Warn if it was refused or has
@@ -94,7 +96,7 @@ var parts = map[string]part{
 	"snapshot": ofSample(upcomingOf),
 	"search":   ofSample(search),
 	"history":  ofSample(historyOf),
-	"tasks":    ofTasks(tasksOf),
+	"tasks":    (*Monitor).tasks,
 	"live":     (*Monitor).live,
 	"actions":  (*Monitor).act,
 }
@@ -136,8 +138,8 @@ func (m *Monitor) Show(sources ...*Source) {
 	m.sources.Store(&sources)
 }
 
-// Run reads all sources every ten seconds until ctx is done, so that a newly opened page shows the
-// last hour. Without Run a Monitor keeps only the reads for its clients.
+// Run reads all sources every ten seconds until ctx is done. So a page that is opened later shows
+// the last hour. Without Run a Monitor has only the reads that its clients have caused.
 func (m *Monitor) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		for _, s := range *m.sources.Load() {
@@ -148,20 +150,6 @@ func (m *Monitor) Run(ctx context.Context) {
 		case <-ctx.Done():
 		}
 	}
-}
-
-// look has all sources looked at whose turn it is, and waits for that, but no longer than a
-// timeout.
-func (m *Monitor) look(ctx context.Context, timeout time.Duration) (sources []*Source) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	sources = *m.sources.Load()
-	var all sync.WaitGroup
-	for _, s := range sources {
-		all.Go(func() { _, _, _ = s.sample(ctx) })
-	}
-	all.Wait()
-	return sources
 }
 
 // ServeHTTP serves the page and the paths that the package documentation lists.
@@ -203,18 +191,23 @@ func fail(w http.ResponseWriter, status int, format string, args ...any) {
 	answer(w, status, map[string]string{"error": fmt.Sprintf(format, args...)})
 }
 
+// list looks at all sources whose turn it is, and waits for that, but no longer than listTimeout.
 func (m *Monitor) list(w http.ResponseWriter, r *http.Request) {
 	type listed struct {
 		summary
 		Actions []string `json:"actions"` // that the client may do
 	}
-	all, asked := []listed{}, []Action{}
-	sources := m.look(r.Context(), listTimeout)
+	ctx, cancel := context.WithTimeout(r.Context(), listTimeout)
+	defer cancel()
+	all, asked, sources := []listed{}, []Action{}, *m.sources.Load()
+	var looks sync.WaitGroup
 	for _, s := range sources {
-		for _, name := range s.of.actions() {
+		looks.Go(func() { _, _, _ = s.sample(ctx) })
+		for _, name := range s.actions {
 			asked = append(asked, Action{Source: s.name, Name: name})
 		}
 	}
+	looks.Wait()
 	permitted := m.permitted(r, asked)
 	for _, s := range sources {
 		l := listed{s.summary(), []string{}}
@@ -293,27 +286,34 @@ func ofSample(of func(s *Source, l *sample, r *http.Request) (any, error)) part 
 		if err != nil {
 			return // nobody is there any more
 		}
-		if l.Error != "" {
-			fail(w, http.StatusServiceUnavailable, "%s", l.Error)
-			return
+		v, err := any(nil), errors.New(l.Error)
+		if l.Error == "" {
+			v, err = of(s, l, r)
 		}
-		v, err := of(s, l, r)
-		if err != nil {
-			fail(w, http.StatusBadRequest, "%v", err)
-			return
-		}
-		answer(w, http.StatusOK, v)
+		reply(w, v, err)
 	}
+}
+
+// reply sends a value, or an error with its status.
+func reply(w http.ResponseWriter, v any, err error) {
+	if err != nil {
+		fail(w, statusOf(err), "%v", err)
+		return
+	}
+	answer(w, http.StatusOK, v)
 }
 
 // statusOf returns the status of an answer.
 func statusOf(err error) int {
+	if refused, ok := errors.AsType[*refusal](err); ok {
+		return refused.status
+	}
 	switch {
 	case err == nil:
 		return http.StatusOK
-	case errors.Is(err, task.ErrNotFound), errors.Is(err, errNoKey):
+	case errors.Is(err, task.ErrNotFound):
 		return http.StatusNotFound
-	case errors.Is(err, errRequest), errors.Is(err, task.ErrInvalid):
+	case errors.Is(err, task.ErrInvalid):
 		return http.StatusBadRequest
 	case errors.Is(err, task.ErrTaken):
 		return http.StatusConflict
@@ -321,11 +321,18 @@ func statusOf(err error) int {
 	return http.StatusServiceUnavailable
 }
 
-// errRequest is that a request makes no sense.
-var errRequest = errors.New("")
+// refusal is an error with the status of its answer.
+type refusal struct {
+	error
+	status int
+}
+
+func refuse(status int, format string, args ...any) error {
+	return &refusal{fmt.Errorf(format, args...), status}
+}
 
 func badRequest(format string, args ...any) error {
-	return fmt.Errorf("%w%s", errRequest, fmt.Sprintf(format, args...))
+	return refuse(http.StatusBadRequest, format, args...)
 }
 
 // limit returns the limit that a request names.
@@ -378,8 +385,9 @@ func historyOf(s *Source, l *sample, _ *http.Request) (any, error) {
 	}, nil
 }
 
-// live answers with all that is known of a source, as soon as that is news to the client. A client
-// that asks only when it has read the answer gets no old ones, however slow its line is.
+// live waits until there is a later read of the source than the client has, and answers with all
+// its data. A client asks again only after it has read an answer. So even on a slow line it gets
+// no outdated answers.
 func (m *Monitor) live(w http.ResponseWriter, r *http.Request, s *Source, _ string) {
 	for m.source(s.name) == s {
 		l, next, err := s.sample(r.Context())

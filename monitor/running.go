@@ -18,8 +18,8 @@ const (
 )
 
 // running has the tasks that consumers hold, as looks have seen them. A store does not keep when a
-// task was taken, so a run begins with its lease, or when it was seen first, and ends between two
-// looks.
+// task was taken. So a run begins with its lease; without a time to run, when a look first saw it.
+// It ends halfway between the last look that saw it and the next one.
 type running struct {
 	mu   sync.Mutex
 	runs map[task.ID]run

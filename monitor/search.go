@@ -1,8 +1,12 @@
 package monitor
 
 import (
+	"cmp"
+	"context"
 	"net/http"
 	"strings"
+
+	"github.com/fairq/fairq/task"
 )
 
 // place is what a search has found.
@@ -11,6 +15,15 @@ type place struct {
 	Position *int   `json:"position"` // how many leave before its first item; null if not known
 	MoreThan *int   `json:"more_than,omitempty"`
 	Len      *int   `json:"len,omitempty"` // items queued, if that is known
+
+	Own *task.KeyLimits `json:"own,omitempty"` // the limits that only this key has
+}
+
+// finder is a source that knows more of each key than a sample does.
+type finder interface {
+	// find returns the number of a key's items, nil if it is not known. It also returns the limits
+	// that only this key has, nil if there are none.
+	find(ctx context.Context, text string, last *sample) (n *int, own *task.KeyLimits, err error)
 }
 
 // search finds a key, or else a key that contains the text.
@@ -19,11 +32,8 @@ func search(s *Source, l *sample, r *http.Request) (any, error) {
 	if len(text) == 0 || len(text) > maxQuery {
 		return nil, badRequest("key has %d bytes; the limits are 1 and %d", len(text), maxQuery)
 	}
-	counted, isCounted := s.of.(interface {
-		keyLen(text string, last *sample) (n int, known bool)
-	})
 	f := place{Key: text}
-	look := func(is func(key string) bool) {
+	look := func(is func(key string) bool) (err error) {
 		for i := range l.Upcoming {
 			if is(l.Upcoming[i].Key) {
 				f.Key, f.Position = l.Upcoming[i].Key, &i
@@ -36,18 +46,19 @@ func search(s *Source, l *sample, r *http.Request) (any, error) {
 				break
 			}
 		}
-		if isCounted {
-			if n, known := counted.keyLen(f.Key, l); known {
-				f.Len = &n
-			}
+		if finder, ok := s.of.(finder); ok {
+			var n *int
+			n, f.Own, err = finder.find(r.Context(), f.Key, l)
+			f.Len = cmp.Or(n, f.Len)
 		}
+		return err
 	}
-	look(func(key string) bool { return key == text })
-	if f.Position == nil && (f.Len == nil || *f.Len == 0) {
-		look(func(key string) bool { return strings.Contains(key, text) })
+	err := look(func(key string) bool { return key == text })
+	if f.Position == nil && (f.Len == nil || *f.Len == 0) && f.Own == nil && err == nil {
+		err = look(func(key string) bool { return strings.Contains(key, text) })
 	}
 	if f.Position == nil && l.More && (f.Len == nil || *f.Len > 0) {
 		f.MoreThan = new(len(l.Upcoming))
 	}
-	return f, nil
+	return f, err
 }

@@ -38,13 +38,15 @@ type Source struct {
 	of   viewed
 	turn chan struct{} // has room for one: its sender may read failures
 
+	actions []string // that are possible; if there are any, of is an actor
+
 	mu      sync.Mutex
 	looking chan struct{} // is closed when the look that is going on has ended; nil if none is
 	began   time.Time     // the last look
 	next    time.Time     // when there can be another one
 	// the begin of the first of the failed looks since the last good one; zero if there is none
 	away  time.Time
-	last  *sample // of the last look that has ended; nil if none has
+	last  *sample // of the last look that has ended; it is away if none has
 	past  past
 	tasks atomic.Pointer[taskList] // that were read last
 }
@@ -55,19 +57,23 @@ type viewed interface {
 
 	stats(ctx context.Context) (any, error)
 	keyStats(ctx context.Context, n int, by fairq.KeyOrder) ([]fairq.KeyStat[string], error)
+}
 
-	// actions returns the possible actions, and do does one of them. It returns the number of
-	// items or tasks, and whether more are left because the time was over.
-	actions() []string
+type actor interface {
+	// do does an action. It returns the number of items or tasks, and whether more are left because
+	// the time was over.
 	do(ctx context.Context, a Action, last *sample) (n int, more bool, err error)
 }
 
 // newSource panics if the name cannot be part of a path.
-func newSource(name, kind string, of viewed) *Source {
+func newSource(name, kind string, of viewed, actions ...string) *Source {
 	if err := printable.CheckName(name); err != nil {
 		panic(fmt.Sprintf("monitor: the name of a source %v", err))
 	}
-	return &Source{name: name, kind: kind, of: of, turn: make(chan struct{}, 1)}
+	last := &sample{summary: summary{Name: name, Kind: kind, State: isAway}}
+	return &Source{
+		name: name, kind: kind, of: of, turn: make(chan struct{}, 1), actions: actions, last: last,
+	}
 }
 
 // Name returns the name.
@@ -78,10 +84,10 @@ func (s *Source) Name() string { return s.name }
 func (s *Source) Stats(ctx context.Context) (any, error) { return s.of.stats(ctx) }
 
 // KeyStats returns n keys as [fairq.FairQueue.KeyStats], [task.Queue.KeyStats] or
-// [admit.Limiter.KeyStats] does, each as the text that the package documentation describes. By
-// backlog and age these are at most 100, as of the last read; of a task queue OldestAge is that of
-// ready tasks. Of a pool there are none: its queue has them. Of a limiter the Backlog is the calls
-// that wait.
+// [admit.Limiter.KeyStats] does. Each key is the text that the package documentation describes. By
+// backlog and age there are at most 100 keys, as of the last read. A task queue's OldestAge is
+// that of ready tasks. A limiter's Backlog is the calls that wait. A pool has no keys: its queue
+// has them.
 func (s *Source) KeyStats(
 	ctx context.Context, n int, by fairq.KeyOrder,
 ) (stats []fairq.KeyStat[string], err error) {
@@ -140,12 +146,13 @@ type summary struct {
 	// Counts says what the counters among the Stats of tasks tell of, if not of all that happens.
 	Counts string `json:"counts,omitempty"`
 
-	// KeysAt is when the backlogs of the keys of tasks were counted, if that was not At, and
-	// KeysTook the time from the first page of tasks to the last. KeysOf is how many tasks were
-	// counted so far, if they were never all counted.
+	// KeysAt is when the tasks of the keys were counted, unless that was At. KeysTook is the time
+	// from the first page of that count to the last. If there was never a full count, KeysOf of
+	// KeysAll tasks are counted so far.
 	KeysAt   *time.Time    `json:"keys_at,omitempty"`
 	KeysTook time.Duration `json:"keys_ns,omitempty"`
 	KeysOf   int           `json:"keys_of,omitempty"`
+	KeysAll  int           `json:"keys_all,omitempty"`
 
 	Point *point `json:"point,omitempty"` // of the chart
 
@@ -180,9 +187,9 @@ type upcomingRow struct {
 	Payload  string `json:"payload,omitempty"`  // of the first 100, as described
 }
 
-// newcomer returns for how many items a new key would wait. It would be the last one of the next
-// round, which nothing can join that is put later. Where there are several priorities it depends
-// on that of the item.
+// newcomer returns for how many items a new key would wait. The first item of a new key is the
+// last one of the next round, and later items of others cannot join that round. With several
+// priorities nothing is known, because the priority of the item decides.
 func newcomer(upcoming []upcomingRow, more bool) *int {
 	for i, u := range upcoming {
 		if u.Priority != upcoming[0].Priority {
@@ -198,8 +205,8 @@ func newcomer(upcoming []upcomingRow, more bool) *int {
 	return new(len(upcoming))
 }
 
-// begin begins a look if it is time for one. It returns a channel that is closed when the look
-// that is going on has ended, nil if none is.
+// begin begins a look if it is time for one. It returns nil if no look is going on, otherwise a
+// channel that is closed at the end of the look.
 func (s *Source) begin() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -210,9 +217,9 @@ func (s *Source) begin() <-chan struct{} {
 	return s.looking
 }
 
-// sample returns the data of the last read, and the time of the next one. It waits for a running
-// read, until ctx is done. There is at most one read in an interval, reads take at most a
-// twentieth of the time, and there are never two at the same time.
+// sample returns the data of the last read, and the time of the next read. It waits for a read
+// that is going on, until ctx is done. Reads begin at least an interval apart, take at most a
+// twentieth of the time, and never overlap.
 func (s *Source) sample(ctx context.Context) (*sample, time.Time, error) {
 	if looking := s.begin(); looking != nil {
 		select {
@@ -271,9 +278,6 @@ func (s *Source) try(ctx context.Context) (l sample, err error) {
 func (s *Source) lastSample() *sample {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.last == nil {
-		return &sample{}
-	}
 	return s.last
 }
 
@@ -281,16 +285,11 @@ func (s *Source) lastSample() *sample {
 func (s *Source) summary() summary {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := summary{Name: s.name, Kind: s.kind, State: isAway}
-	if s.last != nil {
-		l = s.last.summary
-	}
-	since, now := s.away, time.Now()
+	l, since, now := s.last.summary, s.away, time.Now()
 	if since.IsZero() {
 		since = s.began
 	}
-	if waits := s.looking != nil && now.Sub(s.began) > interval; waits || s.last == nil ||
-		l.Error != "" {
+	if s.looking != nil && now.Sub(s.began) > interval || l.State == isAway {
 		l.State, l.Alerts = isAway, []string{noAnswer(now.Sub(since), l.Error)}
 	}
 	return l

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"sync/atomic"
@@ -18,13 +19,13 @@ import (
 )
 
 // FairQueue returns a source that shows a queue. The function describe returns the text for an
-// item: a Monitor calls it once a second for up to 100 items, without a lock held; nil means no
-// text. The name must print and have 100 bytes at most, and it must not be empty, "." or "..",
-// or FairQueue panics.
+// item; nil means no text. A Monitor calls it once a second for up to 100 items, without a lock
+// held. The name must print and have 1 to 100 bytes, and must not be "." or ".."; otherwise
+// FairQueue panics.
 func FairQueue[K comparable, V any](
 	name string, q *fairq.FairQueue[K, V], describe func(V) string,
 ) *Source {
-	return newSource(name, "queue", &fairQueue[K, V]{q, describe})
+	return newSource(name, "queue", &fairQueue[K, V]{q, describe}, dropKey)
 }
 
 type fairQueue[K comparable, V any] struct {
@@ -54,20 +55,19 @@ func (q *fairQueue[K, V]) stats(context.Context) (any, error) { return q.Stats()
 func (q *fairQueue[K, V]) keyStats(
 	_ context.Context, n int, by fairq.KeyOrder,
 ) ([]fairq.KeyStat[string], error) {
-	return shownStats(q.KeyStats(n, by)), nil
+	return shownStats(q.KeyStats(n, by), nil)
 }
 
-func (q *fairQueue[K, V]) keyLen(text string, last *sample) (n int, known bool) {
-	key, known := resolve[K](text, last)
-	if !known {
-		return 0, false
+func (q *fairQueue[K, V]) find( //nolint:unparam // as the interface has it
+	_ context.Context, text string, last *sample,
+) (n *int, _ *task.KeyLimits, err error) {
+	if key, ok := resolve[K](text, last); ok {
+		n = new(q.KeyStat(key).Backlog)
 	}
-	return q.KeyStat(key).Backlog, true
+	return n, nil, nil
 }
 
-func (q *fairQueue[K, V]) actions() []string { return []string{dropKey} }
-
-func (q *fairQueue[K, V]) do(
+func (q *fairQueue[K, V]) do( //nolint:unparam // as the interface has it
 	_ context.Context, a Action, last *sample,
 ) (n int, more bool, err error) {
 	key, ok := resolve[K](a.Key, last)
@@ -81,7 +81,8 @@ func (q *fairQueue[K, V]) do(
 // text for a task that is buried, or requested by its id; nil means no text. The name is as for
 // [FairQueue].
 func TaskQueue[V any](name string, q *task.Queue[V], describe func(V) string) *Source {
-	return newSource(name, "tasks", &taskQueue[V]{Queue: q, describe: describe})
+	return newSource(name, "tasks", &taskQueue[V]{Queue: q, describe: describe},
+		kick, kickAll, bury, remove, removeAll, dropKey, pause, resume, pauseKey, resumeKey, limitKey)
 }
 
 type taskQueue[V any] struct {
@@ -99,11 +100,10 @@ type taskQueue[V any] struct {
 }
 
 // Counting the keys of tasks takes at most one part in 40 of the time, and a fifth of a second at
-// once, in pages, because to read all tasks at once would stop others.
+// once. It reads pages, because one read of all tasks would stop others.
 const (
 	countPart = 40
 	countTime = 200 * time.Millisecond
-	countPage = 1000
 )
 
 // keyCount counts tasks by key.
@@ -111,7 +111,6 @@ type keyCount struct {
 	began, at time.Time // when the first and the last page were read
 	read      int
 	keys      map[string]*keyTotal
-	all       []*keyTotal
 	after     task.ID // of the last page
 }
 
@@ -124,7 +123,7 @@ func (c *keyCount) add(i *task.Info) {
 	k := c.keys[i.Key]
 	if k == nil {
 		k = new(keyTotal)
-		k.Key, c.keys[i.Key], c.all = i.Key, k, append(c.all, k)
+		k.Key, c.keys[i.Key] = i.Key, k
 	}
 	switch c.read++; i.State {
 	case task.Taken:
@@ -141,10 +140,10 @@ func (c *keyCount) add(i *task.Info) {
 	}
 }
 
-// first returns the first keys in an order.
-func (c *keyCount) first(order func(a, b *keyTotal) int) (found []fairq.KeyStat[string]) {
-	slices.SortFunc(c.all, order)
-	for _, k := range first(c.all, maxKeys) {
+// first returns the keys with the greatest of some numbers.
+func (c *keyCount) first(of func(k *keyTotal) int) (found []fairq.KeyStat[string]) {
+	order := func(a, b *keyTotal) int { return cmp.Compare(of(b), of(a)) }
+	for _, k := range first(slices.SortedFunc(maps.Values(c.keys), order), maxKeys) {
 		found = append(found, k.KeyStat)
 	}
 	return found
@@ -162,7 +161,7 @@ func (q *taskQueue[V]) count(ctx context.Context, now time.Time) (err error) {
 			q.counting = &keyCount{began: now, keys: map[string]*keyTotal{}}
 		}
 		c := q.counting
-		page, err := q.List(ctx, task.ListOptions{After: c.after, Limit: countPage})
+		page, err := q.List(ctx, task.ListOptions{After: c.after, Limit: readPage})
 		if err != nil {
 			return err
 		}
@@ -171,7 +170,7 @@ func (q *taskQueue[V]) count(ctx context.Context, now time.Time) (err error) {
 			c.add(&i)
 			c.after = t.ID
 		}
-		if c.at, more = time.Now(), len(page) == countPage; !more {
+		if c.at, more = time.Now(), len(page) == readPage; !more {
 			q.counting = nil
 		}
 		if q.counted == nil || !more {
@@ -181,17 +180,13 @@ func (q *taskQueue[V]) count(ctx context.Context, now time.Time) (err error) {
 	if q.orders[2], err = q.KeyStats(ctx, 0, fairq.ByBacklog); err != nil {
 		return err
 	}
-	for _, k := range q.counted.all {
+	for _, k := range q.counted.keys {
 		if !k.readyAt.IsZero() {
 			k.OldestAge = max(0, now.Sub(k.readyAt))
 		}
 	}
-	q.orders[0] = q.counted.first(func(a, b *keyTotal) int {
-		return cmp.Compare(b.Backlog, a.Backlog)
-	})
-	q.orders[1] = q.counted.first(func(a, b *keyTotal) int {
-		return cmp.Compare(b.OldestAge, a.OldestAge)
-	})
+	q.orders[0] = q.counted.first(func(k *keyTotal) int { return k.Backlog })
+	q.orders[1] = q.counted.first(func(k *keyTotal) int { return int(k.OldestAge) })
 	q.limits, q.limit, err = each.LimitsOf(ctx, q.Queue, maxKeys)
 	return err
 }
@@ -263,7 +258,7 @@ func (q *taskQueue[V]) look(ctx context.Context) (s sample, err error) {
 	if c := q.counted; c.began != now || c == q.counting {
 		s.KeysAt, s.KeysTook = &c.at, c.at.Sub(c.began)
 		if c == q.counting {
-			s.KeysOf = c.read
+			s.KeysOf, s.KeysAll = c.read, stats.Len()
 		}
 	}
 	switch {
@@ -276,13 +271,23 @@ func (q *taskQueue[V]) look(ctx context.Context) (s sample, err error) {
 	return s, nil
 }
 
+func (q *taskQueue[V]) find( //nolint:unparam // as the interface has it
+	ctx context.Context, text string, last *sample,
+) (_ *int, own *task.KeyLimits, err error) {
+	key, _ := resolve[string](text, last)
+	found, err := q.LimitedKeys(ctx, key, 1)
+	if len(found) > 0 && keyText(found[0].Key) == text {
+		own = &found[0].KeyLimits
+	}
+	return nil, own, err
+}
+
 func (q *taskQueue[V]) stats(ctx context.Context) (any, error) { return q.Stats(ctx) }
 
 func (q *taskQueue[V]) keyStats(
 	ctx context.Context, n int, by fairq.KeyOrder,
 ) ([]fairq.KeyStat[string], error) {
-	all, err := q.KeyStats(ctx, n, by)
-	return shownStats(all), err
+	return shownStats(q.KeyStats(ctx, n, by))
 }
 
 // Workers is what a [pool.Pool] and a [pool.Workers] have in common.
@@ -294,11 +299,12 @@ type Workers interface {
 }
 
 // Pool returns a source that shows workers, and the order and the backlog of the queue that they
-// drain. queue is a source of it, made from [pool.Pool.Queue]; with nil only the workers are
-// shown. Of a pool with several classes, it is the queue of one class. The page has no actions on
-// that queue unless it is given to [New] too. The name is as for [FairQueue].
+// drain. The parameter queue is a source of that queue, made from [pool.Pool.Queue]. With nil the
+// page shows only the workers. A pool with several classes has a queue for each; give one of them.
+// The page has actions on the queue only if [New] gets its source too. The name is as for
+// [FairQueue].
 func Pool(name string, p Workers, queue *Source) *Source {
-	return newSource(name, "pool", workers{p, queue, queue.keeper()})
+	return newSource(name, "pool", workers{p, queue, queue.keeper()}, pause, resume)
 }
 
 type workers struct {
@@ -350,7 +356,8 @@ func (w workers) tasks(
 
 func (workers) row(f *pool.Failure) *taskRow {
 	row := &taskRow{Reason: shown(fmt.Sprint(f.Err)), Since: f.At}
-	row.ID, row.State, row.Key, row.Kind = f.Task, failed, keyText(f.Key), shownIfSet(f.Kind)
+	row.Row = each.RowOf(&task.Info{ID: f.Task, Kind: f.Kind}, shown)
+	row.State, row.Key = failed, keyText(f.Key)
 	if panicked, ok := errors.AsType[*task.PanicError](f.Err); ok {
 		row.Stack = string(panicked.Stack[:min(len(panicked.Stack), maxPayload)])
 	}
@@ -379,9 +386,9 @@ func (workers) keyStats(context.Context, int, fairq.KeyOrder) ([]fairq.KeyStat[s
 	return nil, nil // those of its queue
 }
 
-func (w workers) actions() []string { return []string{pause, resume} }
-
-func (w workers) do(_ context.Context, a Action, _ *sample) (n int, more bool, err error) {
+func (w workers) do( //nolint:unparam // as the interface has it
+	_ context.Context, a Action, _ *sample,
+) (n int, more bool, err error) {
 	if a.Name == pause {
 		w.Pause()
 	} else {
@@ -410,13 +417,7 @@ func (l limiter[K]) stats(context.Context) (any, error) { return l.Stats(), nil 
 func (l limiter[K]) keyStats(
 	_ context.Context, n int, by fairq.KeyOrder,
 ) ([]fairq.KeyStat[string], error) {
-	return shownStats(l.KeyStats(n, by)), nil
-}
-
-func (limiter[K]) actions() []string { return nil }
-
-func (limiter[K]) do(context.Context, Action, *sample) (n int, more bool, err error) {
-	return 0, false, nil
+	return shownStats(l.KeyStats(n, by), nil)
 }
 
 // resolve returns the key that is shown like that.

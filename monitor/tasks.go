@@ -21,12 +21,12 @@ const (
 	maxGroups  = 50
 	maxRead    = 10_000
 	maxReasons = 100
-	readPage   = 500
+	readPage   = 1000
 	maxPayload = 10_000
 )
 
-// The states of package task have their names there, but a delayed task with an attempt behind it
-// is retrying. A task that has failed is gone: a pool has seen that lately.
+// The page has two states more than package task. A delayed task with an attempt behind it is
+// retrying. A failed task is gone; the pool remembers that it failed.
 const (
 	retrying = "retrying"
 	failed   = "failed"
@@ -44,8 +44,8 @@ type keeper interface {
 	peek(ctx context.Context, id task.ID) (*taskRow, error)
 }
 
-// taskList is the tasks of a selection in their order: as they leave, for how long they run, when
-// they are due, or else by their ids.
+// taskList has the tasks of a selection. Ready tasks are in the order in which they leave, running
+// ones by how long they run, waiting ones by when they are due, and all others by id.
 type taskList struct {
 	At     time.Time  `json:"at"`
 	Read   int        `json:"read"`           // tasks in the groups
@@ -158,8 +158,8 @@ func (s selection) options(last *sample) (o task.ListOptions, err error) {
 	return o, nil
 }
 
-// numbers finds numbers, and status codes with the words by which they are known, as in
-// "HTTP 404", "status: 503", "404 Not Found" and "550 5.1.1".
+// numbers finds numbers. A status code is found together with the words that mark it, as in "HTTP
+// 404", "status: 503", "404 Not Found" and "550 5.1.1".
 var numbers = regexp.MustCompile(`(?i:\b(?:http(?:/[0-9.]+)?|status|code)[ :=]*(?:code[ :=]*)?)` +
 	`[1-5][0-9]{2}\b|\b[1-5][0-9]{2} (?:[A-Z]|[245]\.[0-9]\.[0-9]+)|[0-9]+`)
 
@@ -268,14 +268,6 @@ func (q *taskQueue[V]) peek(ctx context.Context, id task.ID) (*taskRow, error) {
 	return q.row(t, maxPayload), nil
 }
 
-// shownIfSet shows a text, and keeps an empty one empty.
-func shownIfSet(text string) string {
-	if text == "" {
-		return ""
-	}
-	return shown(text)
-}
-
 // keeper returns what knows the tasks of a source, or of none.
 func (s *Source) keeper() keeper {
 	if s != nil {
@@ -294,35 +286,26 @@ func (noTasks) tasks(context.Context, selection, *sample, int) (*taskList, error
 
 func (noTasks) peek(context.Context, task.ID) (*taskRow, error) { return nil, task.ErrNotFound }
 
-// ofTasks returns a handler that answers with something that is read of tasks, one request after
-// the other.
-func ofTasks(
-	read func(ctx context.Context, s *Source, k keeper, r *http.Request, rest string) (any, error),
-) part {
-	return func(_ *Monitor, w http.ResponseWriter, r *http.Request, s *Source, rest string) {
-		k := s.keeper()
-		ctx, cancel := context.WithTimeout(r.Context(), lookTimeout)
-		defer cancel()
-		select {
-		case s.turn <- struct{}{}:
-		case <-ctx.Done():
-			fail(w, http.StatusServiceUnavailable, "%v", context.Cause(ctx))
-			return
-		}
-		v, err := func() (any, error) {
-			defer func() { <-s.turn }()
-			return read(ctx, s, k, r, rest)
-		}()
-		if err != nil {
-			fail(w, statusOf(err), "%v", err)
-			return
-		}
-		answer(w, http.StatusOK, v)
+// tasks answers with what readTasks returns, one request after the other.
+func (*Monitor) tasks(w http.ResponseWriter, r *http.Request, s *Source, rest string) {
+	ctx, cancel := context.WithTimeout(r.Context(), lookTimeout)
+	defer cancel()
+	select {
+	case s.turn <- struct{}{}:
+	case <-ctx.Done():
+		reply(w, nil, context.Cause(ctx))
+		return
 	}
+	v, err := func() (any, error) {
+		defer func() { <-s.turn }()
+		return s.readTasks(ctx, r, rest)
+	}()
+	reply(w, v, err)
 }
 
-// tasksOf answers with tasks of a selection, or with the task of the id in the path.
-func tasksOf(ctx context.Context, s *Source, k keeper, r *http.Request, rest string) (any, error) {
+// readTasks returns tasks of a selection, or the task of the id in the path.
+func (s *Source) readTasks(ctx context.Context, r *http.Request, rest string) (any, error) {
+	k := s.keeper()
 	if rest != "" {
 		id, err := idOf(rest)
 		if err != nil {

@@ -16,8 +16,8 @@ const (
 	maxText    = 200
 )
 
-// keyText returns how a key is shown. Different keys have different texts, as far as what fmt
-// makes of them differs. See the package documentation.
+// keyText returns the text for a key that the package documentation describes. Keys that fmt
+// prints differently have different texts.
 func keyText(key any) string { return hashed(printable.Key(key), maxKeyText) }
 
 // hashed shows a text. Different texts are shown differently, however long they are.

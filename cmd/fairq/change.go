@@ -111,8 +111,8 @@ func (c *call) changeSome(
 	return errors.Join(err, c.report(what, n))
 }
 
-// tasks yields the tasks that the flags name, whatever their reason, in the order of their ids,
-// and reads n at a time. With -soonest it yields the first n in that order.
+// tasks yields the tasks that the flags name, in the order of their ids. It ignores -reason, and
+// reads n tasks at a time. With -soonest it yields only the n tasks that are due first.
 func (c *call) tasks(ctx context.Context, q *queue, n int) iter.Seq2[*task.Task[[]byte], error] {
 	return each.Task(ctx, q, task.ListOptions{
 		State: c.state, Key: c.key, Kind: c.kind, Group: c.group, After: task.ID(c.after), Limit: n,
@@ -171,15 +171,13 @@ func remove(ctx context.Context, c *call) error {
 	})
 }
 
-func pause(ctx context.Context, c *call) error  { return c.pause(ctx, true) }
-func resume(ctx context.Context, c *call) error { return c.pause(ctx, false) }
-
-func (c *call) pause(ctx context.Context, paused bool) error {
+// pause is resume too.
+func pause(ctx context.Context, c *call) error {
 	q, err := c.openNamed(ctx)
 	if err != nil {
 		return err
 	}
-	switch {
+	switch paused := c.command.name == "pause"; {
 	case c.key != nil && paused:
 		err = q.PauseKey(ctx, *c.key)
 	case c.key != nil:

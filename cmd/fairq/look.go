@@ -269,8 +269,7 @@ func list(ctx context.Context, c *call) error {
 		if !c.hasReason(t) {
 			continue
 		}
-		info := t.Info()
-		if rows = append(rows, c.row(&info, t.Payload)); len(rows) == c.limit {
+		if rows = append(rows, c.row(new(t.Info()), t.Payload)); len(rows) == c.limit {
 			break
 		}
 	}
@@ -311,8 +310,7 @@ func history(ctx context.Context, c *call) error {
 				c.kind != nil && e.Kind != *c.kind {
 				continue
 			}
-			info := task.Info(e.Info)
-			row := endedRow{c.row(&info, e.Payload), e.At, "done"}
+			row := endedRow{c.row(new(task.Info(e.Info)), e.Payload), e.At, "done"}
 			if row.State = ""; e.Outcome != nil {
 				row.Outcome = printable.Text(e.Outcome.Error())
 			}
@@ -349,8 +347,7 @@ func peek(ctx context.Context, c *call) error {
 			errs = append(errs, aboutTask(id, err))
 			continue
 		}
-		info := t.Info()
-		rows = append(rows, c.row(&info, t.Payload))
+		rows = append(rows, c.row(new(t.Info()), t.Payload))
 	}
 	err = c.print(map[string]any{"tasks": rows}, func(w io.Writer) {
 		for i := range rows {

@@ -112,7 +112,7 @@ var commands = []command{
 		"force history key kind reason state yes", remove,
 	},
 	{"pause", "QUEUE", "let no task be taken; with -key, no task of that key", "key", pause},
-	{"resume", "QUEUE", "end that", "key", resume},
+	{"resume", "QUEUE", "end that", "key", pause},
 	{
 		"limit", "QUEUE",
 		"list the keys with limits of their own; with -key, set these limits of that key, or none",

@@ -316,7 +316,7 @@ func TestChange(t *testing.T) {
 		require.Contains(t, cli(t, prefix, "queues").out, " paused\n")
 		cli(t, prefix, "resume", "still").prints("resumed: 1\n")
 		cli(t, prefix, "pause", "still", "-key", "user 4").prints("paused: 1\n")
-		require.Regexp(t, `user 4 .* paused\n`, cli(t, prefix, "keys", "still").out)
+		require.Regexp(t, `user 4 .* paused by PauseKey\n`, cli(t, prefix, "keys", "still").out)
 		require.NotContains(t, cli(t, prefix, "next", "still").out, "user 4")
 		cli(t, prefix, "resume", "still", "-key", "user 4").prints("resumed: 1\n")
 		require.Contains(t, cli(t, prefix, "next", "still").out, "user 4")

@@ -36,7 +36,6 @@ func serve(ctx context.Context, c *call) error {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	m := monitor.New(o, sources...)
 	var running sync.WaitGroup
 	defer running.Wait()

@@ -101,7 +101,7 @@ func (r *KeyRow) Explain(own task.KeyLimits, most int) {
 	}
 	switch r.Limits = Words(own); {
 	case r.Paused:
-		r.Why = "paused"
+		r.Why = "paused by PauseKey"
 	case time.Until(r.WaitsUntil) > 0 && r.HeldUntil.Before(r.WaitsUntil):
 		r.Why = "out of its rate"
 	case time.Until(r.WaitsUntil) > 0:

@@ -1,6 +1,7 @@
 package fairqotel
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -17,12 +18,12 @@ import (
 // Register exports the metrics of sources whenever a reader collects, until Unregister is called.
 // A nil provider means that of [otel.GetMeterProvider].
 //
-// The metrics have the names and units of package metrics. The attribute name is that of the
-// source; there may be one more, as there. OpenTelemetry has no observable histogram, so the
-// waiting times of a FairQueue are two counters, fairq.queue.wait.count and fairq.queue.wait.sum.
+// The metrics have the names, units and attributes of package metrics. One more attribute, name,
+// is the name of the source. OpenTelemetry has no observable histogram. So two counters stand for
+// the waiting times of a FairQueue: fairq.queue.wait.count and fairq.queue.wait.sum.
 //
-// Of each source it has up to n keys by name, see [metrics.New]. It panics if two sources have the
-// same name, and returns the error of the provider, if any.
+// Register names up to n keys of each source, see [metrics.New]. It panics if two sources have the
+// same name. It returns the error of the provider, if any.
 func Register(provider metric.MeterProvider, n int,
 	sources ...*monitor.Source,
 ) (metric.Registration, error) {
@@ -104,21 +105,18 @@ func (r *registry) observe(to metric.Observer, source string, m metrics.Metric) 
 }
 
 // Observe returns an Observer for the Options of a pool of that name. It records how long tasks
-// wait and run, by class and outcome, and then calls next, which may be nil. A nil provider means
-// that of [otel.GetMeterProvider], whose error is returned if it returns one.
-func Observe[V any](provider metric.MeterProvider, name string,
-	next func(context.Context, pool.Event[V]),
+// wait and run, by class and outcome. An Observer of your own can call it. A nil provider means
+// that of [otel.GetMeterProvider]. Observe returns the error of the provider, if any.
+func Observe[V any](
+	provider metric.MeterProvider, name string,
 ) (func(context.Context, pool.Event[V]), error) {
 	meter := meterOf(provider)
-	wait, err := histogram(meter, &metrics.WaitTimes)
-	if err != nil {
-		return next, err
-	}
+	wait, failed := histogram(meter, &metrics.WaitTimes)
 	run, err := histogram(meter, &metrics.RunTimes)
-	if err != nil {
-		return next, err
+	if err = cmp.Or(failed, err); err != nil {
+		return nil, err
 	}
-	record := func(ctx context.Context, class, outcome string, took time.Duration) {
+	return metrics.Observe[V](func(ctx context.Context, class, outcome string, took time.Duration) {
 		h, attributes := wait, []attribute.KeyValue{
 			attribute.String("name", name), attribute.String("class", class),
 		}
@@ -126,8 +124,7 @@ func Observe[V any](provider metric.MeterProvider, name string,
 			h, attributes = run, append(attributes, attribute.String("outcome", outcome))
 		}
 		h.Record(ctx, took.Seconds(), metric.WithAttributes(attributes...))
-	}
-	return metrics.Observe(next, record), nil
+	}), nil
 }
 
 // histogram returns a histogram with bounds from a tenth of a millisecond to some five hours, each

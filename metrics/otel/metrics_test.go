@@ -71,7 +71,7 @@ func TestMetrics(t *testing.T) {
 		q.Pop()
 		tasks, err := task.Open[string](ctx, new(memory.Store), "emails", nil)
 		require.NoError(t, err)
-		observer, err := fairqotel.Observe[string](provider, "workers", nil)
+		observer, err := fairqotel.Observe[string](provider, "workers")
 		require.NoError(t, err)
 		p := pool.New(tasks, func(context.Context, *task.Task[string]) error {
 			time.Sleep(time.Minute)
@@ -167,7 +167,7 @@ func (m failingMeter) Float64ObservableGauge(name string,
 func TestErrors(t *testing.T) {
 	q := monitor.FairQueue("a", fairq.New(func(s string) string { return s }, nil), nil)
 	for _, name := range []string{metrics.WaitTimes.Name, metrics.RunTimes.Name} {
-		_, err := fairqotel.Observe[string](failing{name: name}, "a", nil)
+		_, err := fairqotel.Observe[string](failing{name: name}, "a")
 		require.ErrorIs(t, err, errNo)
 	}
 	_, err := fairqotel.Register(failing{name: "fairq.up"}, 0, q)
@@ -176,6 +176,6 @@ func TestErrors(t *testing.T) {
 	r, err := fairqotel.Register(nil, 0, q)
 	require.NoError(t, err, "the provider of the program")
 	require.NoError(t, r.Unregister())
-	_, err = fairqotel.Observe[string](nil, "a", nil)
+	_, err = fairqotel.Observe[string](nil, "a")
 	require.NoError(t, err)
 }

@@ -44,8 +44,8 @@ func (t Tracing) propagator() propagation.TextMapPropagator {
 	return t.Propagator
 }
 
-// Inject returns metadata for [task.PutOptions] or [pool.PutOptions]: a copy of the given map,
-// with the trace of ctx. If that exceeds [task.MaxMetadata], it returns the given map, because no
+// Inject returns a copy of the given metadata with the trace of ctx, for [task.PutOptions] or
+// [pool.PutOptions]. If the copy would exceed [task.MaxMetadata], Inject returns the given map: no
 // task should be refused for its trace.
 func (t Tracing) Inject(ctx context.Context, metadata map[string]string) map[string]string {
 	carrier := propagation.MapCarrier{}
@@ -61,8 +61,8 @@ func (t Tracing) Inject(ctx context.Context, metadata map[string]string) map[str
 	return carrier
 }
 
-// Start begins a span for the work on a task of a queue, and returns a context with it. End must
-// be called when the work is done. [Handler] does both.
+// Start begins a span for the work on a task of a queue, and returns a context with the span. The
+// caller must call the span's End when the work is done. [Handler] does both.
 func (t Tracing) Start(ctx context.Context, queue string,
 	of *task.Info,
 ) (context.Context, trace.Span) {
@@ -94,14 +94,13 @@ func text(name, value string) attribute.KeyValue {
 	return attribute.String(name, strings.ToValidUTF8(value, "\uFFFD"))
 }
 
-// Handler returns a handler that calls h in a span of its own, for each attempt of each task. The
-// span has the error that h returns, except [pool.Snooze], or records its panic.
+// Handler returns a handler that calls h. Each attempt of each task has a span of its own. The
+// span records the error that h returns, except [pool.Snooze], and whether h panicked.
 func Handler[V any](t Tracing, queue string,
 	h pool.Handler[*task.Task[V]],
 ) pool.Handler[*task.Task[V]] {
 	return func(ctx context.Context, tk *task.Task[V]) (err error) {
-		info := tk.Info()
-		ctx, span := t.Start(ctx, queue, &info)
+		ctx, span := t.Start(ctx, queue, new(tk.Info()))
 		defer span.End()
 		returned := false
 		defer func() {

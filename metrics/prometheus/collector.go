@@ -12,9 +12,9 @@
 // together, and 2 for each of the keys with most items. The page docs/operating.md lists them, and
 // docs/grafana.json is a dashboard.
 //
-// A scrape reads all sources at the same time, and takes at most 4 seconds. For a source that has
-// not answered by then, because its database is down, fairq_up is 0, and there are only the
-// metrics that the process has counted itself.
+// A scrape reads all sources at the same time, and takes at most 4 seconds. A source that has not
+// answered by then, for instance because its database is down, has fairq_up 0. Its other metrics
+// are only the ones that the process has counted itself.
 package fairqprom
 
 import (
@@ -60,8 +60,8 @@ func NewCollector(n int, sources ...*monitor.Source) *Collector {
 	return c
 }
 
-// Show replaces the sources. It is for pools, which get their Observer before there is a source of
-// them: see [Observe]. It panics if two sources have the same name.
+// Show replaces the sources. A pool needs it, because the pool gets its Observer before there is a
+// source of the pool: see [Observe]. Show panics if two sources have the same name.
 func (c *Collector) Show(sources ...*monitor.Source) {
 	c.set.Store(metrics.New(c.keys, sources...))
 }
@@ -85,8 +85,8 @@ func newHistogram(m *metrics.Metric, labels ...string) *prometheus.HistogramVec 
 	}, labels)
 }
 
-// buckets returns bounds, in seconds, from a microsecond to some five hours, each four times the
-// one before it, and how many durations are within each of them.
+// buckets returns bounds in seconds, and how many durations are within each bound. The bounds go
+// from a microsecond to some five hours. Each is four times the one before it.
 func buckets(h *fairq.Histogram) (bounds []float64, within map[float64]uint64) {
 	within = map[float64]uint64{}
 	var sum uint64
@@ -139,22 +139,19 @@ func (c *Collector) send(to chan<- prometheus.Metric, source string, m *metrics.
 }
 
 // Observe returns an Observer for the Options of a pool of that name. The Collector learns from it
-// how long tasks wait and run, by class and outcome; then it calls next, which may be nil.
+// how long tasks wait and run, by class and outcome. An Observer of your own can call it.
 //
 //	c := fairqprom.NewCollector(10)
 //	workers := pool.Func(send, &pool.Options[Mail]{
-//		Observer: fairqprom.Observe[Mail](c, "workers", nil),
+//		Observer: fairqprom.Observe[Mail](c, "workers"),
 //	})
 //	c.Show(monitor.Pool("workers", workers, monitor.TaskQueue("mails", workers.Queue(""), nil)))
-func Observe[V any](
-	c *Collector, name string, next func(context.Context, pool.Event[V]),
-) func(context.Context, pool.Event[V]) {
-	record := func(_ context.Context, class, outcome string, took time.Duration) {
+func Observe[V any](c *Collector, name string) func(context.Context, pool.Event[V]) {
+	return metrics.Observe[V](func(_ context.Context, class, outcome string, took time.Duration) {
 		h, labels := c.wait, []string{name, class}
 		if outcome != "" {
 			h, labels = c.run, append(labels, outcome)
 		}
 		h.WithLabelValues(labels...).Observe(took.Seconds())
-	}
-	return metrics.Observe(next, record)
+	})
 }

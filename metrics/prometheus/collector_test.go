@@ -66,7 +66,7 @@ func ExampleObserve() {
 	ctx := context.Background()
 	mails, _ := task.Open[string](ctx, new(memory.Store), "mails", nil)
 	c := fairqprom.NewCollector(0, monitor.TaskQueue("mails", mails, nil))
-	o := fairqprom.Observe[string](c, "mails", nil)
+	o := fairqprom.Observe[string](c, "mails")
 	_, _ = mails.Put(ctx, "alice", "hello", task.PutOptions{})
 
 	mail, _ := mails.Take(ctx)
@@ -106,7 +106,7 @@ func work(t *testing.T) *fairqprom.Collector {
 		return pool.Permanent(errors.New("no"))
 	}, &pool.Options[string]{
 		Workers:  1,
-		Observer: fairqprom.Observe[string](c, "workers", nil),
+		Observer: fairqprom.Observe[string](c, "workers"),
 		Schedule: []pool.Range{{Time: "00:00-24:00", Scale: pool.Scale{Min: 1, Max: 1}}},
 	})
 	t.Cleanup(func() { require.NoError(t, workers.Shutdown(context.Background())) })

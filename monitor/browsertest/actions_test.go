@@ -84,13 +84,13 @@ func TestActions(t *testing.T) {
 
 	// The page shows paused queues and keys, and can resume them, even after a reload.
 	p.click("Pause mails")
-	p.shows("#wrong", "it is paused; 7 wait")
+	p.shows("#wrong", "it is paused by Queue.Pause; 7 wait")
 	p.run(chromedp.Reload())
 	p.click("Resume mails")
 	p.shows("#outcome", "resume: 1 done") // or its answer may come after the next one
 	p.click("Pause user 1")
 	p.shows("#outcome", "pause-key: 1 done")
-	p.shows("#wrong", "the key user 1 is paused")
+	p.shows("#wrong", "the key user 1 is paused by PauseKey")
 	p.click("Drop user 1")
 	p.ready(4)
 	p.click("Resume user 1") // though it has nothing
@@ -102,9 +102,11 @@ func TestActions(t *testing.T) {
 		require.NoError(t, err)
 	}
 	p.shows("#keys tbody", "at its limit of 2")
+	require.NoError(t, q.SetKey(t.Context(), "user 0", &task.KeyLimits{Weight: 2}))
 	p.click("Limits user 0")
-	p.run(chromedp.KeyEvent("\t3\t0.5\r"))
-	p.shows("#keys tbody", "3 at a time, 0.5 a second, up to 1 at once")
+	p.until(`document.activeElement.id === "limited"`)
+	p.run(chromedp.KeyEvent("\t3\t0.5\r")) // the form has the weight, which stays
+	p.shows("#keys tbody", "weight 2, 3 at a time, 0.5 a second, up to 1 at once")
 	p.shows("#keys tbody tr", "out of its rate until", func() { _, _, _ = q.TryTake(t.Context()) })
 }
 
@@ -151,6 +153,21 @@ func TestGroups(t *testing.T) {
 		"Delete 40 buried tasks of mail #: HTTP 404: task 1 to 40?", "Kick 150 buried tasks?",
 	}, dialogs)
 	is(t, q, 151, 0)
+}
+
+// Of more tasks than the page reads it says "at least".
+func TestManyFailures(t *testing.T) {
+	t.Parallel()
+	q := opened(t, nil)
+	for range 10_001 {
+		require.NoError(t, q.Bury(t.Context(), put(t, q, "a", task.PutOptions{}), errors.New("no")))
+	}
+	p := open(t, allowed(monitor.TaskQueue("mails", q, nil)), "mails")
+	p.shows("#tasks-note", "10,000 of the first 10,000 tasks")
+	p.click("Kick no")
+	p.shows("#outcome", "kick-all: 10,001 done")
+	dialogs := p.seen()
+	require.Equal(t, []string{"Kick at least 10,000 buried tasks of no?"}, dialogs)
 }
 
 // Without permission there are no buttons, and requests are refused.

@@ -123,7 +123,7 @@ func TestDatabase(t *testing.T) {
 	}
 	s.slow.Store(true)
 	p := open(t, monitor.New(nil, monitor.TaskQueue("mails", q, nil)), "mails&state=buried")
-	p.shows("#keys-note", "Queued is of the first 1,000 tasks")
+	p.shows("#keys-note", "Queued is of the first 1,000 of 2,500 tasks")
 	require.Equal(t, []string{"mallory", "500"}, p.rows("keys")[0][:2])
 	p.show(p.url)
 	p.shows("#overview tbody", "open")

@@ -222,9 +222,18 @@ function offer(action, of, form, question, source = owner()) {
 function keyButtons(key, paused) {
   return [
     ...paused ? [] : offer('pause-key', key, { key }), ...paused === false ? [] : offer('resume-key', key, { key }),
-    ...offer('limit-key', key).map((b) => ({ ...b, label: 'Limits', run: () => { $('limited').value = key; $('limited').focus(); } })),
+    ...offer('limit-key', key).map((b) => ({ ...b, label: 'Limits', run: async () => { await fillLimits(key); $('limited').focus(); } })),
     ...offer('drop-key', key, { key }, `Remove what is queued of ${key}?`),
   ];
+}
+
+// fillLimits shows the limits that a key has, because the form sets all of them.
+async function fillLimits(key) {
+  const found = await ask(`${path(owner())}/search?key=${encodeURIComponent(key)}`);
+  if (found.error) tell(found.error, true);
+  const { Weight, MaxInFlight, Rate = {} } = found.key === key && found.own || {};
+  const values = { limited: key, weight: Weight, 'in-flight': MaxInFlight, rate: Rate.Limit, burst: Rate.Burst };
+  for (const [id, value] of Object.entries(values)) $(id).value = value || '';
 }
 
 // The Stats have the same names as in Go.
@@ -268,7 +277,12 @@ function showActions(sample) {
 function showWrong(alerts) {
   $('wrong').hidden = alerts.length === 0;
   fill($('wrong').querySelector('ul'), alerts, ({ of, text }) => `${of} ${text}`,
-    ({ of, text }) => make('li', null, ...(of ? [make('a', { href: `?queue=${encodeURIComponent(of)}` }, of), ': '] : []), text), () => {});
+    ({ of, text }) => make('li', null, ...(of ? [linkTo(of), ': '] : []), text), () => {});
+}
+
+// linkTo returns a link to a source, or to the overview for null.
+function linkTo(of) {
+  return of === null ? make('a', { href: '?' }, 'Overview') : make('a', { href: `?queue=${encodeURIComponent(of)}` }, of);
 }
 
 // The overview.
@@ -288,12 +302,12 @@ const overview = [
 ];
 
 shown.overview = () => table('overview', sources, overview, (s) => s.name, null,
-  (s) => [make('a', { href: `?queue=${encodeURIComponent(s.name)}` }, s.name)]);
+  (s) => [linkTo(s.name)]);
 
 function showSources() {
   fill($('sources'), [null, ...sources.map((s) => s.name)], (of) => of === null ? '' : `q${of}`,
     (of) => {
-      const link = make('a', { href: of === null ? '?' : `?queue=${encodeURIComponent(of)}` }, of === null ? 'Overview' : of);
+      const link = linkTo(of);
       if (of === name) link.ariaCurrent = 'page';
       return make('li', null, link);
     },
@@ -313,8 +327,7 @@ const gap = 3;
 
 function panels(sample) {
   const values = (p) => drawn[sample.kind].map((g) => p[g]);
-  const change = (p, before) => before && p.time > before.time
-    ? rates.map((r) => p[r] < before[r] ? NaN : ((p[r] || 0) - (before[r] || 0)) / (p.time - before.time) * 1000) : rates.map(() => NaN);
+  const change = (p, before = p) => rates.map((r) => p[r] < before[r] ? NaN : ((p[r] || 0) - (before[r] || 0)) / (p.time - before.time) * 1000);
   const all = [{ title: 'Now', labels: drawn[sample.kind], values, show: number }];
   if (sample.counts !== 'nothing') all.push({ title: 'A second', labels: rates, values: change, show: rate });
   return all;
@@ -445,7 +458,7 @@ shown.keys = () => {
   table('keys', sorted.slice(0, first).concat(always), columns, (k) => k.key, (k) => keyButtons(k.key, k.paused || !!k.waits_until));
   let note = `The first ${first} of each order, and those that are paused or have limits. Lately is in ${span(sample)}. `;
   if (!keys.some(isCounted)) note += 'Without CountKeys nothing is known of who was served or refused. ';
-  if (sample.keys_of) note += `Queued is of the first ${number(sample.keys_of)} tasks: the others are being counted.`;
+  if (sample.keys_of) note += `Queued is of the first ${number(sample.keys_of)} of ${number(sample.keys_all)} tasks: the others are being counted.`;
   else if (sample.keys_at) {
     note += `Queued was counted ${since(sample.keys_at)} ago`;
     note += sample.keys_ns ? `, over ${duration(sample.keys_ns)}.` : '.';
@@ -623,9 +636,7 @@ function show(sample) {
   away('');
   asOf = Date.parse(sample.at);
   skew = Math.min(skew, Date.now() - asOf);
-  for (const section of document.querySelectorAll('.one')) {
-    if (!['next', 'keys', 'tasks'].includes(section.id)) section.hidden = false;
-  }
+  for (const section of document.querySelectorAll('.one')) section.hidden = false; // unless it is empty: see below
   previous = sample;
   remember(sample);
   showActions(sample);
@@ -703,6 +714,7 @@ function submit(id, done) {
 submit('search', go);
 submit('filter', (form) => go({ ...form, task: '' }));
 submit('limits', (form) => act({ source: owner(), action: 'limit-key', form }));
+$('limited').addEventListener('change', () => fillLimits($('limited').value));
 $('range').addEventListener('change', () => go({ range: $('range').value }));
 $('by').addEventListener('change', () => go({ by: $('by').value }));
 $('clear').addEventListener('click', () => go({ key: '', kind: '', reason: '', by: '' }));

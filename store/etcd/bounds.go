@@ -3,6 +3,8 @@ package etcd
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
+	"math"
 	"sync"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -25,12 +27,34 @@ const (
 	maxBounds = 10_000
 )
 
-// boundOf returns the identity of a span: its end, because its beginning moves on.
+// boundOf returns the identity of a span: its end, because its beginning moves on. Reads of many
+// keys go through a whole span, so they have bounds of their own.
 func boundOf(s *kv.Span) string {
-	if s.Desc {
+	switch {
+	case s.Desc:
 		return "<" + string(s.To)
+	case s.Limit >= lookAhead:
+		return "+" + string(s.To)
 	}
 	return ">" + string(s.To)
+}
+
+// beyond returns a key that is four times as far behind last as from is before it, nil if that is
+// too far. It takes the keys as numbers.
+func beyond(from, last []byte) []byte {
+	n := 0
+	for n < min(len(from), len(last)) && from[n] == last[n] {
+		n++
+	}
+	n = max(0, n-2) // room for a carry
+	number := func(key []byte) uint64 {
+		return binary.BigEndian.Uint64(append(bytes.Clone(key[n:]), make([]byte, 8)...))
+	}
+	end, far := number(last), number(last)-number(from)
+	if far > (math.MaxUint64-end)/4 {
+		return nil
+	}
+	return binary.BigEndian.AppendUint64(bytes.Clone(last[:n]), end+4*far)
 }
 
 func (b *bounds) set(span string, key []byte) {
@@ -61,14 +85,16 @@ func (b *bounds) split(s *kv.Span) (from, to, next []byte) {
 	return s.From, key, key
 }
 
-// learn remembers a bound of a span, if that has many keys and few of them are read.
+// learn remembers a bound of a span that has many keys, from the last part of it that was read.
 func (e *engine) learn(
 	ctx context.Context, s *kv.Span, r *clientv3.GetResponse, revision int64,
 ) error {
 	var key []byte
-	switch {
+	switch n := len(r.Kvs); {
 	case s.Limit >= lookAhead:
-		return nil
+		if n == s.Limit && r.More && !s.Desc {
+			key = beyond([]byte(e.key(s.From)), r.Kvs[n-1].Key)
+		}
 	case len(r.Kvs) == 0 || r.Count < manyKeys:
 	case s.Desc:
 		key = r.Kvs[0].Key

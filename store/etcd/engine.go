@@ -98,7 +98,7 @@ func (e *engine) Read(
 	}
 	for i, r := range all[len(keys):] {
 		p, s := &found.Pages[i], &spans[i]
-		if p.Next == nil && err == nil { // it is the last part
+		if (p.Next == nil || s.Limit >= lookAhead) && err == nil {
 			err = e.learn(ctx, s, r, revision)
 		}
 		if p.Entries = e.entries(r); len(p.Entries) == s.Limit {

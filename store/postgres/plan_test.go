@@ -217,5 +217,9 @@ func callAll(t *testing.T, v rows.Calls) {
 	for i, call := range calls {
 		require.NoError(t, call(), i)
 	}
+	lines := rows.Range{Index: rows.TaskLine, Limit: 3} // as of a work, see rows
+	lines.From = rows.Tuple{"key5", int64(0), int64(0), int64(0)}
+	_, err = v.Rows(lines)
+	require.NoError(t, err)
 	rowstest.ReadAll(t, v)
 }

@@ -105,7 +105,7 @@ var indexes = [rows.NumIndexes][3]string{
 	rows.TaskKind: {
 		"kind", "kind priority round place", "takeable AND (kind <> '' OR front = 1)",
 	},
-	rows.TaskLine:  {"line", "key priority round place"},
+	rows.TaskLine:  {"line", "key priority round place", "key IS NOT NULL"},
 	rows.TaskPlace: {"place", "key priority (front<>3)::int place", inLine},
 	rows.TaskKinds: {"kinds", "key kind priority front place", inLine},
 	rows.TaskShown: {

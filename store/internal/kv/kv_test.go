@@ -351,3 +351,28 @@ func TestTaken(t *testing.T) {
 	require.Equal(t, moved[0].Round, now.Round)
 	require.EqualValues(t, 9, now.Consumer)
 }
+
+// TestPayloads reads the payloads of a list as a span, not one by one.
+func TestPayloads(t *testing.T) {
+	m := newMemory()
+	fill(t, m)
+	tx, err := open(t, m).Begin(t.Context())
+	require.NoError(t, err)
+	defer tx.Rollback()
+	v, err := tx.Enter(1, &rows.Plan{})
+	require.NoError(t, err)
+	m.keys = 0
+	list, err := rows.Calls{View: v}.List(driver.ListOptions{})
+	require.NoError(t, err)
+	require.Len(t, list, 6)
+	require.NotEmpty(t, list[5].Payload)
+	require.Zero(t, m.keys)
+
+	// The numbers of the paused keys are read without the other tasks.
+	require.NoError(t, v.Keys().Put(&rows.Key{Key: list[2].Key, Paused: true}))
+	stats, err := v.KeyStats(0)
+	require.NoError(t, err)
+	require.Len(t, stats, 2)
+	require.Equal(t, 1, stats[0].Tasks[0])
+	require.Equal(t, 1, m.keys, "of one task")
+}

@@ -19,6 +19,7 @@ type memory struct {
 	entries map[string]string     // never changed, but replaced
 	fail    func(op string) error // if not nil, calls return its error
 	cuts    bool                  // pages may end anywhere
+	keys    int                   // that were read one by one
 }
 
 func newMemory() *memory { return new(memory) }
@@ -65,6 +66,7 @@ func (m *memory) Read(_ context.Context, at any, keys [][]byte, spans []Span) (F
 		entries = m.entries
 	}
 	found := Found{At: entries}
+	m.keys += len(keys)
 	for _, key := range keys {
 		e := Entry{Key: key}
 		if value, ok := entries[string(key)]; ok {

@@ -296,6 +296,14 @@ func (t table[R]) load(hits []hit[R], r *rows.Range) ([]*R, error) {
 			ahead = append(ahead, t.payloadKey(uintAt(last(h.key, 1))))
 		}
 	}
+	if n := len(hits); n > 1 && r.Payload && !r.Desc && r.Index == rows.TaskID &&
+		r.Only == (rows.Only{}) {
+		// The payloads are next to each other, and a server reads a span much faster than many keys.
+		payloads := Span{From: ahead[0], To: prefixEnd(ahead[n-1]), Limit: n}
+		if err := t.fail("read", nil, t.tx.Fetch(nil, payloads)); err != nil {
+			return nil, err
+		}
+	}
 	if err := t.fail("read", nil, t.tx.Fetch(ahead)); err != nil {
 		return nil, err
 	}

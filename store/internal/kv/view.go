@@ -65,7 +65,8 @@ func (v *view) Number() (uint64, error) {
 	return n, nil
 }
 
-// KeyStats implements rows.View. It reads all tasks of the queue, unless n is 0 and no key paused.
+// KeyStats implements rows.View. It reads all tasks of the queue, or if n is 0 the tasks of paused
+// keys.
 func (v *view) KeyStats(n int) ([]rows.Key, error) {
 	stats := map[string]*rows.Key{}
 	of := func(key string) *rows.Key {
@@ -84,7 +85,7 @@ func (v *view) KeyStats(n int) ([]rows.Key, error) {
 		return nil, err
 	}
 	var r rows.Row
-	err = visit(table[rows.Row]{v, &tasks}, &r, func() {
+	count := func() {
 		k := of(r.Key)
 		k.Tasks[0]++
 		k.Tasks[r.State]++
@@ -92,7 +93,20 @@ func (v *view) KeyStats(n int) ([]rows.Key, error) {
 		if r.State <= driver.Delayed && (first || r.Created < k.Oldest) {
 			k.Oldest = r.Created
 		}
-	})
+	}
+	tasks := table[rows.Row]{v, &tasks}
+	if n > 0 {
+		err = visit(tasks, &r, count)
+	} else {
+		for key := range stats {
+			found, failed := tasks.Scan(rows.Range{Index: rows.TaskLine, Prefixes: []rows.Tuple{{key}}})
+			for i := range found {
+				r = *found[i]
+				count()
+			}
+			err = cmp.Or(err, failed)
+		}
+	}
 	all := slices.SortedFunc(maps.Values(stats), func(a, b *rows.Key) int {
 		return cmp.Or(cmp.Compare(b.Tasks[0], a.Tasks[0]), cmp.Compare(a.Key, b.Key))
 	})
