@@ -12,10 +12,11 @@ import (
 	"github.com/fairq/fairq/store/internal/kv"
 )
 
-// bounds are keys seen in spans with many keys. The server counts all keys of a range even to
-// return a few, and sorts them all if the last come first: a range of 100,000 takes 5 ms, and from
-// the end over 100 ms. So a scan reads the part up to such a key first, and the rest only if that
-// is too little. The key may be deleted, or have others before it; the result is right either way.
+// bounds are keys that scans have found in spans with many keys. The server counts all keys of a
+// range even if it returns a few. If the last keys come first, the server also sorts all of them.
+// For 100,000 keys that takes 5 ms, and over 100 ms from the end. So a scan first reads the part
+// of its span up to a bound. It reads the rest only if that part has too few keys. A bound may be
+// deleted, or have other keys before it: the result is right in both cases.
 type bounds struct {
 	mu   sync.Mutex // protects keys
 	keys map[string][]byte
@@ -70,8 +71,8 @@ func (b *bounds) set(span string, key []byte) {
 	b.keys[span] = key
 }
 
-// split returns the part of a span that is read first, and where the rest begins, or with Desc
-// ends; nil if that part is all.
+// split returns the part of a span that is read first. next is where the rest begins, or with Desc
+// where it ends; nil if there is no rest.
 func (b *bounds) split(s *kv.Span) (from, to, next []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -27,30 +27,33 @@
 //
 // # Not promised
 //
-//   - One process takes in the exact order. Of several that take at the same time, each takes from
-//     a part of the first tasks, so that they do not conflict. It looks at the first 4·n tasks for
-//     each that it wants; n is the number of processes that have taken something in the last three
-//     seconds. After skipping a task twelve times, a process takes it even from another's part. So
-//     n processes that take k tasks at a time pass a task over by at most 12·n·k others, even if
-//     some are slow or stop.
+//   - One process takes in the exact order. Of several processes that take at the same time, each
+//     takes from its own part of the first tasks, so that they do not conflict. For each task that
+//     it wants, a process looks at the first 4·n tasks; n is the number of processes that have
+//     taken something in the last three seconds. After skipping a task twelve times, a process
+//     takes it even from another's part. So if n processes take k tasks at a time, at most 12·n·k
+//     others are taken before a task, even if some processes are slow or stop.
 //   - Two processes that put tasks of the same key at the same moment may give it a turn each in
 //     the same round.
 //   - With MaxInFlightPerKey, KeyRate, KeyCapacity or groups, processes that use the same key or
-//     group conflict; with a Rate, processes that take, in 16 processes 2.9 times a task. With
-//     Capacity, Quantum, or kinds without a limit by key, one process at a time has the queue.
+//     group conflict. With a Rate, all processes that take conflict: 16 processes 2.9 times a
+//     task. With Capacity, Quantum, or kinds without a limit by key, one process at a time has the
+//     queue.
 //   - Times come from the clocks of the machines, which may differ by Options.Skew. Delays are
-//     off by as much. A lease ends by the clock of its process, and that much later for others.
-//   - etcd keeps everything in memory and is made for some gigabytes, so for up to about a million
-//     tasks. It keeps old revisions until they are compacted: start the servers with
-//     --auto-compaction-retention. When their quota is used up, calls that write change nothing
-//     and return an error that says so, until you compact and defragment the servers and disarm
-//     the alarm.
+//     off by as much. A lease ends by the clock of its process. For other processes it ends later,
+//     by Options.Skew.
+//   - etcd keeps everything in memory and is made for some gigabytes: up to about a million tasks.
+//     It keeps old revisions until they are compacted, so start the servers with
+//     --auto-compaction-retention. When the quota of the servers is used up, calls that write
+//     change nothing and return an error that says so. That ends when you compact and defragment
+//     the servers and disarm the alarm.
 //
 // # What it costs
 //
 // A Put, a Take and an Ack wait for two exchanges with the servers: one for all reads, and the
 // commit. The first Take of a process, and of a new Consumer, waits for a few more. To find the
-// end of a key's tasks, a Put reads the tasks put since the last Put of its process; the first one
-// reads all queued tasks of the key. A waiting call costs only its watch, and a transaction every
-// ten seconds. A process without waiting calls makes no call when others put tasks.
+// end of a key's tasks, a Put reads the tasks of the key that were put since the last Put of its
+// process. The first Put reads all queued tasks of the key. A waiting call costs only its watch,
+// and a transaction every ten seconds. A process without waiting calls makes no call when others
+// put tasks.
 package etcd

@@ -54,8 +54,8 @@ func (e *engine) Watch(ctx context.Context, from, to []byte, f func(*kv.Entry)) 
 
 func (e *engine) key(key []byte) string { return e.prefix + string(key) }
 
-// Read implements kv.Map. The first read returns the newest revision, and later ones the same. Of
-// a span it reads the part that bounds has chosen.
+// Read implements kv.Map. The first read of a transaction returns the newest revision. Later reads
+// return the same revision. Of each span Read reads the part that bounds has chosen.
 func (e *engine) Read(
 	ctx context.Context, at any, keys [][]byte, spans []kv.Span,
 ) (found kv.Found, err error) {
@@ -159,11 +159,12 @@ func codeOf(err error) codes.Code {
 	return status.Code(err)
 }
 
-// Commit implements kv.Map. A key that was read must have the revision that was read. Other
-// guarded keys must not be newer than the reads. So deleting an unread key is no conflict: callers
-// guard a key without reading it only if nobody deletes it.
+// Commit implements kv.Map. A key that was read must still have its revision. Another guarded key
+// must not have a newer revision than the reads. A deleted key has no revision, so Commit
+// overlooks the deletion of a key that was not read. Callers guard a key without reading it only
+// if nobody deletes it.
 func (e *engine) Commit(
-	ctx context.Context, at any, guards []kv.Guard, clears []kv.Span, writes []kv.Entry,
+	ctx context.Context, at any, guards []kv.Guard, clears []kv.Span, writes []*kv.Entry,
 ) error {
 	newest, _ := at.(int64)
 	var compares []clientv3.Cmp

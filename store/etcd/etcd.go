@@ -21,30 +21,33 @@ type Options struct {
 	Prefix string
 
 	// MaxOps is the number of operations that a transaction may have: the --max-txn-ops of the
-	// servers. 0 means 128, which is etcd's default, and lets few calls share a transaction.
+	// servers. 0 means 128, the default of etcd. With 128 operations few calls share a
+	// transaction.
 	MaxOps int
 
-	// MaxPayload limits the bytes of an encoded payload; 0 means 1 MiB. The servers must take
-	// requests of one and a half times that: see their --max-request-bytes, 1.5 MiB unless set. So
-	// must the client: its MaxCallSendMsgSize is 2 MiB unless set. The payloads of a PutBatch may
-	// have 448 KiB together if MaxPayload is 1 MiB.
+	// MaxPayload limits the bytes of an encoded payload; 0 means 1 MiB. The servers'
+	// --max-request-bytes must be at least one and a half times MaxPayload; it is 1.5 MiB unless
+	// set. So must the client's MaxCallSendMsgSize; it is 2 MiB unless set. All payloads of a
+	// PutBatch together may have 448 KiB if MaxPayload is 1 MiB.
 	MaxPayload int
 
-	// Skew is the largest difference between the clocks of two machines; 0 means a second. For that
-	// long other processes wait after the end of a lease, and after a process has died.
+	// Skew is the largest difference between the clocks of two machines; 0 means a second. After a
+	// lease has ended or a process has died, other processes wait for Skew. Only then they take
+	// over the task.
 	Skew time.Duration
 
 	// Poll is the interval at which waiting calls look for changes of other processes; 0 means ten
-	// seconds. It covers a lost watch, which reports changes within milliseconds.
+	// seconds. The watch reports changes within milliseconds. Poll is for the case that the watch
+	// is lost.
 	Poll time.Duration
 
 	// Timeout limits a transaction with all its retries; 0 means 30 seconds. If the servers do not
-	// answer for that long, the calls in it return an error. If the leader dies, a call may wait
-	// for some seconds.
+	// answer for so long, the calls in the transaction return an error. A call may wait for some
+	// seconds when the leader dies.
 	Timeout time.Duration
 
-	// History is how long Store.History lists tasks that have left; 0 means not at all. It costs
-	// one more write for every task that ends.
+	// History is how long Store.History lists a task that has left; 0 means not at all. Each task
+	// that ends costs one more write.
 	History time.Duration
 
 	// KeepSchema makes Open return an error, instead of beginning a store, if there is none.
@@ -74,12 +77,13 @@ const (
 	opsPerRow  = 4 // operations to write a row with its indexes, on average
 )
 
-// Store keeps tasks in etcd. All methods may be called at any time by any goroutine. Queues are
-// opened with [task.Open].
+// Store keeps tasks in etcd. All methods may be called at any time by any goroutine. [task.Open]
+// opens its queues.
 //
-// Its methods Open and Queues implement [task.Store]. History(ctx, queue, after, n) returns up to
-// n tasks that have left a queue, by id, with ids greater than after, the last id of the page
-// before; none if Options.History is 0. It returns [task.ErrNotFound] if there is no such queue.
+// The methods Open and Queues implement [task.Store]. History(ctx, queue, after, n) returns up to
+// n tasks that have left a queue, in the order of their ids. The ids are greater than after, which
+// is the last id of the page before. History returns no task if Options.History is 0, and
+// [task.ErrNotFound] if there is no such queue.
 type Store struct {
 	*rules
 	db *kv.DB
@@ -87,7 +91,7 @@ type Store struct {
 
 type rules = rows.Store // with the methods Open, Queues and History
 
-// Open opens a store on the servers of a client, which the caller closes after the Store. nil
+// Open opens a store on the servers of a client. The caller closes the client after the Store. nil
 // options are the defaults. Servers older than 3.6 are refused.
 func Open(ctx context.Context, client *clientv3.Client, o *Options) (*Store, error) {
 	if o == nil {
@@ -149,8 +153,8 @@ func checkVersion(ctx context.Context, client *clientv3.Client) error {
 		fmt.Errorf("there is no endpoint in %q", strings.Join(client.Endpoints(), ", ")))
 }
 
-// Close ends the watches of the Store. Close its open queues first: that hands their taken tasks
-// back, otherwise they return only after Options.Grace of the queue.
+// Close ends the watches of the Store. Close its open queues first, so that they hand back their
+// taken tasks. Otherwise these tasks return only after Options.Grace of the queue.
 func (s *Store) Close() error {
 	s.db.Close()
 	return nil

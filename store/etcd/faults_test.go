@@ -157,19 +157,10 @@ func TestAnswerTimeout(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	client := newClient(t, 1)
-	for _, o := range []Options{
-		{MaxPayload: -1},
-		{MaxPayload: maxPayload + 1},
-		{MaxOps: 127},
-		{MaxOps: 1 << 21},
-		{Skew: -1},
-		{Poll: -1},
-		{Timeout: -1},
-		{History: -1},
-	} {
-		_, err := Open(t.Context(), client, &o)
-		require.ErrorContains(t, err, "etcd.Options.")
-	}
+	kvtest.Options(t, func(o *Options) error {
+		_, err := Open(t.Context(), client, o)
+		return err
+	})
 	_, err := Open(t.Context(), client, &Options{Prefix: "no/", KeepSchema: true})
 	require.EqualError(t, err, "etcd: no/: open: there is no store")
 }

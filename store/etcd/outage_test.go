@@ -95,17 +95,12 @@ func TestCompactedWatch(t *testing.T) {
 	p, through := newProxy(t, server)
 	q, _ := openAt(t, through+"#"+prefix, Options{Poll: time.Hour})
 	other, client := openAt(t, where, Options{})
-	for range 2 { // it goes on after that
-		took := kvtest.Waits(t, q)
-		p.Cut()
-		kvtest.Put(t, other, "task")
+	kvtest.Missed(t, p, q, other, func() {
 		now, err := client.Put(t.Context(), prefix+"x", "")
 		require.NoError(t, err)
 		_, err = client.Compact(t.Context(), now.Header.Revision)
 		require.NoError(t, err)
-		p.Mend()
-		require.Equal(t, "task", (<-took).Payload)
-	}
+	})
 	took := kvtest.Waits(t, q)
 	kvtest.Put(t, other, "last")
 	require.Equal(t, "last", (<-took).Payload)

@@ -56,9 +56,9 @@ func TestPages(t *testing.T) {
 		return binary.BigEndian.AppendUint64(nil, uint64(i/1000<<20+i%1000))
 	}
 	for i := 0; i < n; i += batch {
-		var writes []kv.Entry
+		var writes []*kv.Entry
 		for j := range batch {
-			writes = append(writes, kv.Entry{Key: key(i + j), Value: []byte{}})
+			writes = append(writes, &kv.Entry{Key: key(i + j), Value: []byte{}})
 		}
 		require.NoError(t, e.Commit(t.Context(), nil, nil, nil, writes))
 	}

@@ -79,8 +79,8 @@ func (e *engine) Begin(ctx context.Context) (kv.Txn, error) {
 	return &txn{calls: t, engine: e, ctx: ctx, stop: context.AfterFunc(ctx, t.Cancel)}, nil
 }
 
-// Watch implements kv.Engine for a span that has one key. Only the last write between two watches
-// is seen, so others may have been missed.
+// Watch implements kv.Engine for a span that has one key. Watch sees only the last of several
+// writes between two watches.
 func (e *engine) Watch(ctx context.Context, from, _ []byte, f func(*kv.Entry)) {
 	for ctx.Err() == nil {
 		if err := e.watch(ctx, from, func() { f(nil) }); err != nil &&
@@ -122,9 +122,9 @@ type txn struct {
 	failed error       // the first error of a call
 }
 
-// again returns the error of a call as a conflict if the client library's OnError, which pauses,
-// advises to retry the transaction. In a transaction of the caller's the caller asks OnError, as
-// fdb.Database.Transact does.
+// again asks the client library's OnError, which pauses, whether to retry the transaction. If so,
+// again returns the error as a conflict. In a transaction of the caller's, the caller asks
+// OnError, as fdb.Database.Transact does.
 func (t *txn) again(err error) error {
 	var e fdb.Error
 	switch {
@@ -242,8 +242,8 @@ func (t *txn) Commit() error {
 // cluster_version_changed, and a transaction that was cancelled or has timed out.
 var unknown = []int{1021, 1039, 1025, 1031}
 
-// Rollback implements kv.Txn. A transaction of the caller's must not be committed after it; if a
-// call has failed, the caller may ask OnError whether to retry it.
+// Rollback implements kv.Txn. A transaction of the caller's must not be committed after Rollback.
+// If a call has failed, the caller may ask OnError whether to retry the transaction.
 func (t *txn) Rollback() {
 	if t.joined && t.failed == nil || !t.joined && t.stop() {
 		t.Cancel()

@@ -23,20 +23,21 @@ type Options struct {
 	// MaxPayload limits the bytes of an encoded payload, up to 90,000; 0 means 90,000.
 	MaxPayload int
 
-	// Skew is the largest difference between the clocks of two machines; 0 means a second. For that
-	// long other processes wait after the end of a lease, and after a process has died.
+	// Skew is the largest difference between the clocks of two machines; 0 means a second. After a
+	// lease has ended or a process has died, other processes wait for Skew. Only then they take
+	// over the task.
 	Skew time.Duration
 
 	// Poll is the interval at which waiting calls look for changes of other processes; 0 means ten
 	// seconds. It covers a lost watch.
 	Poll time.Duration
 
-	// Timeout is how long a call may try; 0 means 30 seconds. If the cluster does not answer for
-	// that long, it returns an error.
+	// Timeout limits the retries of a call; 0 means 30 seconds. If the cluster does not answer for
+	// so long, the call returns an error.
 	Timeout time.Duration
 
-	// History is how long Store.History lists tasks that have left; 0 means not at all. It costs
-	// one more write for every task that ends.
+	// History is how long Store.History lists a task that has left; 0 means not at all. Each task
+	// that ends costs one more write.
 	History time.Duration
 
 	// KeepSchema makes Open return an error, instead of beginning a store, if there is none.
@@ -59,11 +60,12 @@ func (o *Options) rules() rows.Options {
 }
 
 // Store keeps tasks in FoundationDB. All methods may be called at any time by any goroutine.
-// Queues are opened with [task.Open].
+// [task.Open] opens its queues.
 //
-// Its methods Open and Queues implement [task.Store]. History(ctx, queue, after, n) returns up to
-// n tasks that have left a queue, by id, with ids greater than after, the last id of the page
-// before; none if Options.History is 0. It returns [task.ErrNotFound] if there is no such queue.
+// The methods Open and Queues implement [task.Store]. History(ctx, queue, after, n) returns up to
+// n tasks that have left a queue, in the order of their ids. The ids are greater than after, which
+// is the last id of the page before. History returns no task if Options.History is 0, and
+// [task.ErrNotFound] if there is no such queue.
 type Store struct {
 	*rules
 	db *kv.DB
@@ -107,17 +109,21 @@ func open(ctx context.Context, o *Options, create func() (calls, error)) (*Store
 	return &Store{rules, db}, nil
 }
 
-// WithTx returns a context that makes calls of a queue part of the caller's own transaction, in
-// the same database: they happen if it is committed. If such a call fails the transaction must not
-// be committed; return the error from the function given to fdb.Database.Transact, which retries
-// if possible. The store never learns how the transaction ends: this process does not count such a
-// call, events and OnExpire do not report it, and Task.Info stays as it was.
+// WithTx returns a context that makes calls of a queue part of the caller's own transaction in the
+// same database. The calls happen if the transaction is committed.
+//
+// If such a call fails, the transaction must not be committed. Return the error from the function
+// given to fdb.Database.Transact, which retries the transaction if possible.
+//
+// The store never learns how the transaction ends. So this process does not count such a call.
+// Events and OnExpire do not report it, and Task.Info stays the same.
 func WithTx(ctx context.Context, tx fdb.Transaction) context.Context {
 	return context.WithValue(ctx, txKey{}, calls(binding{tx}))
 }
 
-// Close ends the watches of the Store; the database is the caller's. Close its open queues first:
-// that hands their taken tasks back, otherwise they return only after Options.Grace of the queue.
+// Close ends the watches of the Store. The database stays open. Close the open queues first, so
+// that they hand back their taken tasks. Otherwise these tasks return only after Options.Grace of
+// the queue.
 func (s *Store) Close() error {
 	s.db.Close()
 	return nil

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	_ "embed" // for the scripts
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,23 +15,26 @@ import (
 	"github.com/fairq/fairq/store/internal/rows"
 )
 
-// engine implements kv.Map by two scripts, which the server runs one at a time. It has four keys:
+// engine implements kv.Map by two scripts, which the server runs one at a time. The map is in four
+// keys of the server:
 //
-//   - keys, a sorted set of the keys of the map, in the order of their bytes;
-//   - values, a hash of their values, but for empty ones;
-//   - recent, a sorted set of the commits of the last ten seconds: the written keys, by version;
-//   - state, a hash of the newest version and of the time when the store was born.
+//   - keys: a sorted set of the keys of the map, in the order of their bytes;
+//   - values: a hash with the values of these keys, except empty values;
+//   - recent: a sorted set of the commits of the last ten seconds: the written keys, by version;
+//   - state: a hash with the newest version, and the time when the store was born.
 //
-// A version is the server's time in microseconds, and greater than the version before. A commit is
-// in conflict if another one after the reads has written a guarded key. A later read of a
-// transaction is in conflict if its keys or spans were written since the first read: otherwise
-// they are as they were at the first one.
+// A version is the server's time in microseconds. Each commit has a greater version than the one
+// before.
 //
-// After a failover or a restart the server may have lost commits that a process has read, and give
-// their versions to others. Then it has another replication id. With the time of birth, which
-// changes after a deletion of all data or if the clock goes back, that id is the run of a version.
-// A version of another run is in conflict. So is a version that is too old for recent, or newer
-// than the server's, as at a replica that lags behind.
+// A commit is in conflict if another commit has written a guarded key since the reads. A later
+// read of a transaction must return the state of the first read. So it is in conflict if another
+// commit has written one of its keys or spans since then.
+//
+// A failover or a restart can lose commits that a process has read. Later commits can then get the
+// versions of the lost ones. But the server has another replication id after it. That id and the
+// time of birth are the run of a version. The time of birth changes if all data is deleted, or if
+// the clock goes back. These versions are in conflict: one of another run, one too old for recent,
+// and one newer than the server's. A replica that lags behind meets the last.
 //
 // The scripts compare bytes by themselves, because Lua compares strings by the server's locale.
 type engine struct {
@@ -67,13 +71,18 @@ type once struct{ *redis.Cmd }
 
 func (once) NoRetry() bool { return true }
 
+// args returns the first arguments of a script, for run, with capacity for n more.
+func (e *engine) args(m moment, n int) []any {
+	args := append(make([]any, 2, 9+n), len(e.keys))
+	for _, key := range e.keys {
+		args = append(args, key)
+	}
+	return append(args, m.run, m.version)
+}
+
 // run runs a script, which the server may have to be sent first.
 func (e *engine) run(ctx context.Context, s script, args []any) (any, error) {
-	head := []any{"evalsha", s.Hash(), len(e.keys)}
-	for _, key := range e.keys {
-		head = append(head, key)
-	}
-	args = append(head, args...)
+	args[0], args[1] = "evalsha", s.Hash()
 	c := once{redis.NewCmd(ctx, args...)}
 	if err := e.client.Process(ctx, c); redis.HasErrorPrefix(err, "NOSCRIPT") {
 		args[0], args[1] = "eval", s.source
@@ -106,7 +115,7 @@ func (e *engine) Read(
 	ctx context.Context, at any, keys [][]byte, spans []kv.Span,
 ) (found kv.Found, err error) {
 	m, _ := at.(moment)
-	args := []any{m.run, m.version, len(keys)}
+	args := append(e.args(m, 1+len(keys)+5*len(spans)), len(keys))
 	for _, key := range keys {
 		args = append(args, key)
 	}
@@ -133,32 +142,42 @@ func (e *engine) Read(
 	if m.run != "" {
 		found.At = m
 	}
-	for i, value := range all[2].([]any) {
-		e := kv.Entry{Key: keys[i]}
-		if s, ok := value.(string); ok {
-			e.Value = []byte(s)
+	values := all[2].([]any) // of the keys, then of the entries in the spans
+	value := func(none []byte) []byte {
+		s, ok := values[0].(string)
+		if values = values[1:]; !ok {
+			return none
 		}
-		found.Keys = append(found.Keys, e)
+		return []byte(s)
+	}
+	for _, key := range keys {
+		found.Keys = append(found.Keys, kv.Entry{Key: key, Value: value(nil)})
 	}
 	for _, page := range all[3:] {
 		var p kv.Page
-		for pair := range slices.Chunk(page.([]any), 2) {
-			p.Entries = append(p.Entries, kv.Entry{
-				Key: []byte(pair[0].(string)), Value: []byte(pair[1].(string)),
-			})
+		for _, key := range page.([]any) {
+			e := kv.Entry{Key: []byte(key.(string)), Value: value([]byte{})}
+			p.Entries = append(p.Entries, e)
 		}
 		found.Pages = append(found.Pages, p)
 	}
 	return found, nil
 }
 
-// Commit implements kv.Map. A commit that deletes half as many keys as it writes may exceed the
-// server's maxmemory, so that tasks can be taken and acked when it is full.
+// The types of an array and a string in MessagePack, followed by a length in four bytes.
+const (
+	array = 0xdd
+	str   = 0xdb
+)
+
+// Commit implements kv.Map. A full server takes only a commit that deletes at least half as many
+// keys as it writes. Such a commit may exceed maxmemory, so tasks can be taken and acked.
 //
-// A script has changed nothing if its first write fails, without memory or at a replica. It
-// publishes before that, because a user may lack the right. Nobody reads before the script ends.
+// A script changes nothing if its first write fails: the server is full, or a replica. Messages
+// are published before the first write, because the user may lack that right. No process reads the
+// change before the script ends.
 func (e *engine) Commit(
-	ctx context.Context, at any, guards []kv.Guard, clears []kv.Span, writes []kv.Entry,
+	ctx context.Context, at any, guards []kv.Guard, clears []kv.Span, writes []*kv.Entry,
 ) error {
 	var keys, spans, cleared, deleted, void, entries, notices []any
 	for _, g := range guards {
@@ -171,7 +190,10 @@ func (e *engine) Commit(
 	for _, s := range clears {
 		cleared = append(cleared, s.From, s.To)
 	}
+	wrote := binary.BigEndian.AppendUint32([]byte{array}, uint32(len(writes)))
 	for _, w := range writes {
+		wrote = binary.BigEndian.AppendUint32(append(wrote, str), uint32(len(w.Key)))
+		wrote = append(wrote, w.Key...)
 		switch {
 		case w.Value == nil:
 			deleted = append(deleted, w.Key)
@@ -186,7 +208,7 @@ func (e *engine) Commit(
 	}
 	m, _ := at.(moment)
 	frees := 2*(len(cleared)+len(deleted)) >= len(void)+len(entries)/2
-	args := []any{m.run, m.version, frees}
+	args := append(e.args(m, 9+len(keys)+len(spans)+2*len(writes)), frees, wrote)
 	for _, list := range [][]any{keys, spans, notices, cleared, deleted, void, entries} {
 		args = append(append(args, len(list)), list...)
 	}

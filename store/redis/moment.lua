@@ -2,7 +2,7 @@ local keys, values, recent, state = unpack(KEYS)
 local id = string.match(redis.call('INFO', 'replication'), 'master_replid:(%w+)')
 local born, version = unpack(redis.call('HMGET', state, 'born', 'version'))
 local run, now = tostring(id) .. ':' .. (born or ''), tonumber(version or 0)
-local at, horizon, place = tonumber(ARGV[2]), 1e7, 2
+local at, horizon, page, place = tonumber(ARGV[2]), 1e7, 4000, 2
 
 local function arg()
 	place = place + 1
@@ -10,10 +10,9 @@ local function arg()
 end
 
 local function list()
-	local all, count = {}, tonumber(arg())
-	for i = 1, count do all[i] = ARGV[place + i] end
-	place = place + count
-	return all
+	local first = place + 2
+	place = first + tonumber(arg()) - 1
+	return first, place
 end
 
 local function forgotten()

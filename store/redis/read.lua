@@ -1,11 +1,11 @@
 local later = at ~= nil
-local reply, found = {run, version or '0'}, {}
-for i, key in ipairs(list()) do
-	if later and (forgotten() or written()[key]) then return false end
-	found[i] = redis.call('HGET', values, key)
-	if not found[i] and redis.call('ZSCORE', keys, key) then found[i] = '' end
+local reply, names, found = {run, version or '0', {}}, {}, {}
+local first, last = list()
+for i = first, last do
+	if later and (forgotten() or written()[ARGV[i]]) then return false end
+	names[#names + 1] = ARGV[i]
 end
-reply[3] = found
+local count = #names
 while place < #ARGV do
 	local from, to, last, limit, loose = arg(), arg(), arg() == '1', tonumber(arg()), arg() == '1'
 	local some
@@ -18,13 +18,15 @@ while place < #ARGV do
 		if last then from = some[limit] else to = some[limit] .. '\0' end
 	end
 	if later and not loose and (forgotten() or writtenIn(from, to)) then return false end
-	local page = {}
-	for first = 1, #some, 4000 do
-		local last = math.min(first + 3999, #some)
-		for i, value in ipairs(redis.call('HMGET', values, unpack(some, first, last))) do
-			page[#page + 1], page[#page + 2] = some[first + i - 1], value or ''
-		end
-	end
-	reply[#reply + 1] = page
+	for _, key in ipairs(some) do names[#names + 1] = key end
+	reply[#reply + 1] = some
 end
+for i = 1, #names, page do
+	local some = redis.call('HMGET', values, unpack(names, i, math.min(i + page - 1, #names)))
+	for _, value in ipairs(some) do found[#found + 1] = value end
+end
+for i = 1, count do
+	if not found[i] and redis.call('ZSCORE', keys, names[i]) then found[i] = '' end
+end
+reply[3] = found
 return reply

@@ -17,28 +17,31 @@ import (
 
 // Options say how a Store keeps its tasks. The zero value is right for most.
 type Options struct {
-	// Prefix begins the keys and channels; "" means "{fairq}". Its part in braces is what Redis
-	// Cluster hashes, so all keys of a Store are in one slot. Another Prefix is another Store.
+	// Prefix begins the names of all keys and channels; "" means "{fairq}". Redis Cluster hashes
+	// only the part in braces, so all keys of a Store are in one slot. Stores with different
+	// prefixes have nothing in common.
 	Prefix string
 
 	// MaxPayload limits the bytes of an encoded payload; 0 means 1 MiB. The server does nothing else
 	// while it copies a large one.
 	MaxPayload int
 
-	// Skew is the largest difference between the clocks of two machines; 0 means a second. Other
-	// processes take over a task only that long after its lease has ended or its process has died.
+	// Skew is the largest difference between the clocks of two machines; 0 means a second. After a
+	// lease has ended or a process has died, other processes wait for Skew. Only then they take
+	// over the task.
 	Skew time.Duration
 
 	// Poll is the interval at which waiting calls look for changes of other processes; 0 means ten
-	// seconds. It covers a lost message: messages report changes within milliseconds.
+	// seconds. Messages report changes within milliseconds. Poll is for the case that a message is
+	// lost.
 	Poll time.Duration
 
-	// Timeout limits a transaction with all its retries; 0 means 30 seconds. If the server does not
-	// answer for that long, the calls in it return an error.
+	// Timeout limits a transaction with all its retries; 0 means 30 seconds. If the server does
+	// not answer for so long, the calls in the transaction return an error.
 	Timeout time.Duration
 
-	// History is how long Store.History lists tasks that have left; 0 means not at all. It costs
-	// one more write for every task that ends.
+	// History is how long Store.History lists a task that has left; 0 means not at all. Each task
+	// that ends costs one more write.
 	History time.Duration
 
 	// KeepSchema makes Open return an error, instead of beginning a store, if there is none.
@@ -53,12 +56,13 @@ func (o *Options) rules() rows.Options {
 	}
 }
 
-// Store keeps tasks in Redis. All methods may be called at any time by any goroutine. Queues are
-// opened with [task.Open].
+// Store keeps tasks in Redis. All methods may be called at any time by any goroutine. [task.Open]
+// opens its queues.
 //
-// Its methods Open and Queues implement [task.Store]. History(ctx, queue, after, n) returns up to
-// n tasks that have left a queue, by id, with ids greater than after, the last id of the page
-// before; none if Options.History is 0. It returns [task.ErrNotFound] if there is no such queue.
+// The methods Open and Queues implement [task.Store]. History(ctx, queue, after, n) returns up to
+// n tasks that have left a queue, in the order of their ids. The ids are greater than after, which
+// is the last id of the page before. History returns no task if Options.History is 0, and
+// [task.ErrNotFound] if there is no such queue.
 type Store struct {
 	*rules
 	db     *kv.DB
@@ -71,8 +75,8 @@ type rules = rows.Store // with the methods Open, Queues and History
 //
 //	redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE][?OPTION=VALUE]
 //
-// With rediss:// it uses TLS, and unix:// is followed by the path of a socket. Options in the URL
-// are those of redis.ParseURL of go-redis. nil options are the defaults.
+// rediss:// means TLS. unix:// is followed by the path of a socket. The options in the URL are
+// those of redis.ParseURL of go-redis. nil options are the defaults.
 func Open(ctx context.Context, address string, o *Options) (*Store, error) {
 	config, err := redis.ParseURL(address)
 	if err != nil {
@@ -92,9 +96,9 @@ func Open(ctx context.Context, address string, o *Options) (*Store, error) {
 	return s, nil
 }
 
-// OpenClient opens a store on the servers of a client, which the caller closes after the Store: of
-// one server, Sentinel or Redis Cluster. Set its ContextTimeoutEnabled, so that the deadlines of
-// calls hold while a server is silent.
+// OpenClient opens a store with a client of the program: for one server, Sentinel or Redis
+// Cluster. The caller closes the client after the Store. The deadline of a call holds while a
+// server is silent only if the client has ContextTimeoutEnabled.
 func OpenClient(ctx context.Context, client redis.UniversalClient, o *Options) (*Store, error) {
 	if o == nil {
 		o = &Options{}
@@ -143,8 +147,8 @@ func (e *engine) checkEviction(ctx context.Context) error {
 	return err
 }
 
-// Close ends the subscriptions of the Store. Close its open queues first: that hands their taken
-// tasks back, otherwise they return only after Options.Grace of the queue.
+// Close ends the subscriptions of the Store. Close its open queues first, so that they hand back
+// their taken tasks. Otherwise these tasks return only after Options.Grace of the queue.
 func (s *Store) Close() error {
 	s.db.Close()
 	if s.client == nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -24,6 +25,7 @@ type server struct {
 	address string
 	args    []string
 	process *exec.Cmd
+	stdin   io.Closer
 }
 
 // newServer starts a server without a file of its writes, unless args say otherwise. It skips the
@@ -44,10 +46,15 @@ func newServer(t testing.TB, dir string, args ...string) *server {
 	return s
 }
 
+// untilEOF runs a command until its input ends, as it does when the test is gone.
+const untilEOF = `"$0" "$@" & read _; kill -9 $!; wait`
+
 // start starts it, and waits until it answers.
-func (s *server) start() error {
-	s.process = exec.Command("redis-server", s.args...)
-	err := s.process.Start()
+func (s *server) start() (err error) {
+	s.process = exec.Command("sh", append([]string{"-c", untilEOF, "redis-server"}, s.args...)...)
+	if s.stdin, err = s.process.StdinPipe(); err == nil {
+		err = s.process.Start()
+	}
 	client, _ := dial(s.url(""))
 	defer client.Close()
 	for err == nil && client.Ping(context.Background()).Err() != nil {
@@ -58,7 +65,7 @@ func (s *server) start() error {
 
 // kill ends it as a crash would.
 func (s *server) kill() {
-	_ = s.process.Process.Kill()
+	_ = s.stdin.Close()
 	_ = s.process.Wait()
 }
 

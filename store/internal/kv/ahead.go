@@ -22,9 +22,9 @@ func (v *view) primaryKeys(r *rows.Range) [][]byte {
 	return v.prefixes(r)
 }
 
-// Fetch implements rows.View. In one exchange it reads the rows that ranges name by primary key,
-// and the index entries of other ranges. In a second exchange it reads the rows to which these
-// entries lead, for ranges with Each, which are short.
+// Fetch implements rows.View. The first exchange reads rows that ranges name by primary key, and
+// the index entries in all other ranges. Ranges with Each are short. For them a second exchange
+// reads the rows to which the entries lead.
 func (v *view) Fetch(ranges ...rows.Range) error { return v.fetch(nil, ranges) }
 
 // fetch is Fetch, and reads further spans in the first exchange.

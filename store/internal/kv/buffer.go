@@ -13,15 +13,17 @@ import (
 type Map interface {
 	Server
 
-	// Read reads keys, and of each span the first Limit entries, which is not 0. All is as it was at
-	// the moment of the transaction's first Read, in which at is nil; later ones get the At that it
-	// has returned. If the Map does not know that state any more it returns ErrConflict.
+	// Read reads keys, and of each span the first Limit entries. Limit is not 0. The first Read of
+	// a transaction has a nil at. Each later Read gets the At that the first one has returned, and
+	// returns the state of the same moment. Read returns ErrConflict if the Map no longer knows
+	// that state.
 	Read(ctx context.Context, at any, keys [][]byte, spans []Span) (Found, error)
 
-	// Commit deletes the keys of spans and then writes entries, those without a Value being deleted.
-	// It returns ErrConflict, and changes nothing, if another commit has written a guarded key since
-	// the moment of at. It may overlook the deletion of a key that was not read.
-	Commit(ctx context.Context, at any, guards []Guard, clears []Span, writes []Entry) error
+	// Commit deletes the keys of the spans clears. Then it writes each entry, or deletes it if its
+	// Value is nil. If another commit has written a guarded key since the moment at, Commit
+	// changes nothing and returns ErrConflict. It may overlook the deletion of a key that was not
+	// read.
+	Commit(ctx context.Context, at any, guards []Guard, clears []Span, writes []*Entry) error
 }
 
 // Found is the result of a Read.
@@ -31,22 +33,22 @@ type Found struct {
 	Pages []Page  // in the order of the spans
 }
 
-// Page has the first entries of a span. If they are fewer than its Limit there are no others,
-// unless Next says where the rest of the span begins, or with Desc ends.
+// Page has the first entries of a span. If it has fewer than Limit and Next is nil, the span has
+// no more. Next is where the rest of the span begins, or with Desc where it ends.
 type Page struct {
 	Entries []Entry
 	Next    []byte
 }
 
-// Guard is a key, or the keys From <= key < To. Revision is that of the key as it was read, -1 if
-// it was not.
+// Guard is the key From if To is nil, otherwise the keys From <= key < To. Revision is the
+// revision of From as it was read, -1 if it was not read.
 type Guard struct {
 	From, To []byte
 	Revision int64
 }
 
-// Buffered is an Engine over a Map. Its transactions keep their writes until they commit, and
-// merge them into what they read. They are never a caller's own.
+// Buffered is an Engine over a Map. A transaction keeps its writes until it commits, and merges
+// them into what it reads. No transaction is a caller's own.
 type Buffered struct{ Map }
 
 // Joined implements Engine.
@@ -71,7 +73,7 @@ type buffer struct {
 	at      any              // of all reads, nil before the first one
 	known   map[string]Entry // keys that were read
 	pages   []page
-	writes  []Entry // in the order of keys; a nil value deletes
+	writes  []*Entry // in the order of keys; a nil value deletes
 	cleared []Span
 	guards  map[[2]string][]byte
 	over    bool
@@ -89,7 +91,7 @@ func (s *Span) holds(key []byte) bool {
 
 // find returns the index of a key in the writes, or where it would be.
 func (t *buffer) find(key []byte) (int, bool) {
-	return slices.BinarySearchFunc(t.writes, key, func(w Entry, key []byte) int {
+	return slices.BinarySearchFunc(t.writes, key, func(w *Entry, key []byte) int {
 		return bytes.Compare(w.Key, key)
 	})
 }
@@ -168,10 +170,11 @@ func (t *buffer) Fetch(keys [][]byte, spans ...Span) error {
 
 // page returns the first entries of a span, nil if they were not read.
 func (t *buffer) page(s *Span) *page {
-	for i, p := range t.pages {
+	for i := range t.pages {
+		p := &t.pages[i]
 		same := p.Desc == s.Desc && p.Loose == s.Loose
 		if same && bytes.Equal(p.From, s.From) && bytes.Equal(p.To, s.To) {
-			return &t.pages[i]
+			return p
 		}
 	}
 	return nil
@@ -221,7 +224,7 @@ func (t *buffer) merge(stored []Entry, s *Span) (all []Entry) {
 	}
 	for _, w := range t.writes {
 		if w.Value != nil && s.holds(w.Key) {
-			all = append(all, w)
+			all = append(all, *w)
 		}
 	}
 	slices.SortFunc(all, func(a, b Entry) int { return bytes.Compare(a.Key, b.Key) })
@@ -254,7 +257,7 @@ func (t *buffer) Delete(key []byte) error {
 func (t *buffer) write(key, value []byte) {
 	i, ok := t.find(key)
 	if !ok {
-		t.writes = slices.Insert(t.writes, i, Entry{Key: bytes.Clone(key)})
+		t.writes = slices.Insert(t.writes, i, &Entry{Key: bytes.Clone(key)})
 	}
 	t.writes[i].Value = value
 }
@@ -262,7 +265,7 @@ func (t *buffer) write(key, value []byte) {
 // Clear implements Txn.
 func (t *buffer) Clear(from, to []byte) error {
 	s := Span{From: bytes.Clone(from), To: bytes.Clone(to)}
-	t.writes = slices.DeleteFunc(t.writes, func(w Entry) bool { return s.holds(w.Key) })
+	t.writes = slices.DeleteFunc(t.writes, func(w *Entry) bool { return s.holds(w.Key) })
 	t.cleared = append(t.cleared, s)
 	return nil
 }

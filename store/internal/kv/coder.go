@@ -9,8 +9,8 @@ import (
 	"github.com/fairq/fairq/store/internal/rows"
 )
 
-// coder encodes values one after the other, or decodes them in the same order to their pointers.
-// So one list of the fields of a row serves both. Numbers are varints.
+// coder encodes values one after the other, or decodes them in the same order to pointers. So one
+// list of the fields of a row serves both. Numbers are varints.
 type coder struct {
 	b        []byte
 	decoding bool

@@ -43,8 +43,8 @@ type Options struct {
 	MarkStep   uint64 // the number of ready tasks to leave before the mark moves; 0 means 4,000
 	KeepSchema bool   // Open returns an error if the engine is empty, and writes nothing into it
 
-	// Strict makes all processes take the very first tasks, without lanes: all but one have to try
-	// again. Tests of the order between processes need that.
+	// Strict makes all processes take the very first tasks, without lanes. So all but one of them
+	// must try again. Tests of the order between processes need Strict.
 	Strict bool
 }
 
@@ -171,8 +171,9 @@ func (db *DB) Again(err error) (time.Duration, bool) {
 // Conflicts returns the number of transactions that had to be tried again.
 func (db *DB) Conflicts() int64 { return db.conflicts.Load() }
 
-// Changed implements rows.DB. The watches may have missed a change, and they do not see those of
-// joined transactions, because they leave out their own process.
+// Changed implements rows.DB. It always returns true, because the watches may have missed a
+// change. They also leave out the changes of their own process, so they do not see joined
+// transactions.
 func (db *DB) Changed(context.Context) (bool, error) { return true, nil }
 
 // OnChange makes the DB call f with the number of a queue that others have changed. It must be

@@ -22,32 +22,33 @@
 //	                                           process, and the number of its transaction
 //
 // Tallies hold the counters that change with each task, and payloads have keys of their own. So a
-// transaction rewrites neither the settings nor a payload when a task changes state, and a caller
-// that only looks at tasks does not read payloads. An index is read in the order of its keys, so a
-// range of package rows is a range of keys, and the ready tasks are in the fair order.
+// change of a task's state rewrites neither the settings nor the payload, and a caller that only
+// looks at tasks does not read payloads. An index is read in the order of its keys. So a range of
+// package rows is a range of keys, and the ready tasks are in the fair order.
 //
 // # Many clients
 //
-// A transaction locks nothing. It reads the state that was committed before it began, and guards
-// the few keys that others must not write before it commits (see rows.DB). Every transaction
-// changes the number of tasks or the round being served, so one row for these would make all
-// transactions conflict. Each process has tallies instead: the sum of their counts is the number
-// of tasks, and their greatest round is the round being served. Each transaction guards and writes
-// one tally. If the outcome of its commit is unknown, the number in that tally shows whether it
-// happened. An exclusive transaction guards all tallies and writes the row (queue, 100), which all
-// other transactions guard.
+// A transaction locks nothing. It reads the state that was committed before it began. It guards
+// the few keys that others must not write before it commits (see rows.DB).
+//
+// Every transaction changes the number of tasks or the round being served. One row for these would
+// make all transactions conflict, so each process has tallies instead. The sum of all tallies'
+// counts is the number of tasks. The greatest round in a tally is the round being served. Each
+// transaction guards and writes one tally. If the outcome of a commit is unknown, the number in
+// the tally shows whether the commit happened. An exclusive transaction guards all tallies and
+// writes the row (queue, 100), which all other transactions guard.
 //
 // All processes find the same due changes. Each change is first left to one process, and then to
 // the next: see nextMakes.
 //
 // A large transaction might never commit, because small ones overtake it. So a process whose
-// transactions fail again and again locks the queue: transactions of others wait then.
+// transactions fail again and again locks the queue. Then transactions of other processes wait.
 //
-// An engine finds the first key behind deleted keys slowly, until it is compacted. So reads of
+// Until an engine is compacted, it finds the first key behind deleted keys slowly. So reads of
 // ready tasks begin at a mark. After some thousand tasks were taken, a transaction that takes
-// tasks moves the mark to the first task. It guards the skipped keys, because another transaction
-// may be putting a task there. Each transaction that puts a ready task guards the mark, and moves
-// it back if the task comes before it.
+// tasks moves the mark to the first task. Another transaction may be putting a task before the new
+// mark, so moving the mark guards the skipped keys. Each transaction that puts a ready task guards
+// the mark. If the task comes before the mark, that transaction moves the mark back.
 package kv
 
 import (
@@ -59,8 +60,8 @@ import (
 	"github.com/fairq/fairq/store/internal/rows"
 )
 
-// ErrConflict is returned by a Txn that has changed nothing and may be tried again: another
-// transaction has written a key that it guards, or it has taken too long.
+// ErrConflict is returned by a Txn that has changed nothing and may be tried again. Another
+// transaction has written a guarded key, or the Txn has taken too long.
 var ErrConflict = errors.New("another transaction was faster")
 
 // ErrUnknown is returned by a Commit whose outcome is unknown: it may have happened, or still
@@ -68,7 +69,7 @@ var ErrConflict = errors.New("another transaction was faster")
 var ErrUnknown = driver.ErrUnknown
 
 // ErrFull is returned by a Commit for which the database has no room. The commit may have
-// happened, as with ErrUnknown; if it has not, it never will.
+// happened. If it has not, it never will.
 var ErrFull = errors.New("the database is full")
 
 // Server is the part that Engine and Map have in common.
@@ -77,7 +78,7 @@ type Server interface {
 	Traits() rows.Traits
 
 	// Watch calls f with each entry that is written in a span, until ctx is done. It calls f with
-	// nil if it may have missed some.
+	// nil if it may have missed entries.
 	Watch(ctx context.Context, from, to []byte, f func(*Entry))
 }
 
@@ -87,22 +88,23 @@ type Engine interface {
 
 	Begin(ctx context.Context) (Txn, error)
 
-	// Joined returns the caller's own transaction that ctx carries, nil if it carries none. Its
-	// Commit is a no-op. After its Rollback the caller can only roll back too.
+	// Joined returns the caller's own transaction that ctx carries, nil if there is none. Commit
+	// of that transaction does nothing. After its Rollback, the caller can only roll back too.
 	Joined(ctx context.Context) (Txn, error)
 }
 
 // Txn is a transaction. It reads the state that was committed when it began, with its own writes.
 // One goroutine uses it. After an error it can only be rolled back.
 //
-// Returned keys and values are valid until the transaction ends; the caller must not change them.
-// The caller may change a key after it has passed it, but not a value.
+// Returned keys and values are valid until the transaction ends, and the caller must not change
+// them. The caller may change a key that it passes to a method after the method has returned. It
+// must never change a value that it has passed.
 type Txn interface {
 	// Get returns the value of a key, nil if there is none.
 	Get(key []byte) ([]byte, error)
 
-	// Fetch announces the keys that Get will read, and the spans that Scan will read. If each read
-	// is an exchange with a server, Fetch reads all of them in one exchange.
+	// Fetch announces the keys that Get will read, and the spans that Scan will read. An engine
+	// whose reads are exchanges with a server reads all of them in one exchange.
 	Fetch(keys [][]byte, spans ...Span) error
 
 	// Scan yields the entries of a span, or an error at the end. The caller writes nothing until
@@ -110,8 +112,8 @@ type Txn interface {
 	Scan(s Span) iter.Seq2[Entry, error]
 
 	// Guard makes Commit return ErrConflict if another transaction has committed a write to a key
-	// from <= key < to since this one began. If to is nil, it guards the key from. It may leave out
-	// keys that this transaction has written before, as FoundationDB does.
+	// from <= key < to since this one began. A nil to means the key from alone. Guard may leave
+	// out keys that this transaction has written before, as FoundationDB does.
 	Guard(from, to []byte)
 
 	Put(key, value []byte) error
@@ -127,8 +129,8 @@ type Txn interface {
 	Rollback()
 }
 
-// Span is the keys From <= key < To, or the first Limit of them; with Desc, the last Limit. With
-// Limit 0 the reader may break off: do not fetch all.
+// Span is the first Limit keys of From <= key < To; with Desc, the last Limit. Limit 0 means all
+// of them. Then the reader may break off, so an engine does not fetch all at once.
 type Span struct {
 	From, To []byte
 	Desc     bool // the last key comes first

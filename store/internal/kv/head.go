@@ -11,10 +11,10 @@ import (
 	"github.com/fairq/fairq/store/internal/rows"
 )
 
-// head is the row of a queue and the sum of its tallies. base is that sum as it was read. flush
-// adds to the own tally only the difference between head and base, which this transaction has
-// counted. An exclusive transaction also adds the stale tallies to its own, and deletes them. No
-// other transaction writes tallies of others.
+// head is the row of a queue and the sum of its tallies. base is that sum as it was read. So the
+// difference between head and base is what this transaction has counted. flush adds only the
+// difference to the own tally. An exclusive transaction also adds the stale tallies to its own
+// tally, and deletes them. No other transaction writes the tallies of other processes.
 type head struct {
 	rows.Head
 	name        string
@@ -61,8 +61,8 @@ func (m *mark) code(c *coder) {
 func (v *view) markKey() []byte { return appendInt(v.section(sectionLock), 0) }
 
 // moveMark moves the mark forward to the first entry, once enough entries were deleted since the
-// last move. If several processes take tasks, the process of the first lane moves it; the others
-// wait for twice as many deletions, in case that process has stopped.
+// last move. If several processes take tasks, the process of the first lane moves the mark. That
+// process may have stopped. So another process moves the mark after twice as many deletions.
 //
 // No transaction finds a task before the mark, so no task may be put there unnoticed. Moving the
 // mark guards the skipped keys, and putting a task guards the mark. If both happen at once, one of
@@ -80,8 +80,8 @@ func (v *view) moveMark(first []byte) {
 	}
 }
 
-// adjustMark counts the deleted key of a TaskReady entry, and moves the mark back if the added key
-// comes before it. Either key may be nil.
+// adjustMark counts the deleted key of a TaskReady entry. It moves the mark back if the added key
+// comes before the mark. Either key may be nil.
 func (v *view) adjustMark(deleted, added []byte) {
 	if deleted != nil {
 		v.head.deleted++
@@ -103,8 +103,8 @@ func (v *view) guardMark() {
 	}
 }
 
-// staleAfter is the time after which a tally that nobody writes is stale. Until then the process
-// may need it to find out whether its last commit happened.
+// staleAfter is the time after which a tally that nobody writes is stale. Until then its process
+// may need the tally, to find out whether its last commit happened.
 const staleAfter = time.Minute
 
 // code codes the row of the queue, which rarely changes.

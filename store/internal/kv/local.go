@@ -9,8 +9,8 @@ import (
 	"github.com/fairq/fairq/store/internal/rows"
 )
 
-// local is the state of a process for a queue, beside the database. Its predictions may be wrong:
-// they only decide what a transaction reads ahead.
+// local is the state of a process for a queue, beside the database. Its predictions may be wrong,
+// because they decide only what a transaction reads ahead.
 type local struct {
 	mu             sync.Mutex // protects all other fields but stop
 	number         uint64     // the last number given out, whether it was committed or not
@@ -24,8 +24,9 @@ type local struct {
 	last           map[rows.Line]uint64 // the task that was put last in each line
 	stop           func()               // ends the watch, nil without one
 
-	// Two numbers of heads, and when they were read. The older one was read at least endedLag ago.
-	// So a transaction that commits from now on has a greater number, unless it takes longer.
+	// The numbers of two heads, and when the heads were read. The older head was read at least
+	// endedLag ago. No transaction takes longer than endedLag. So each transaction that commits
+	// from now on has a number greater than that of the older head.
 	older, newer struct {
 		at     time.Time
 		number uint64
@@ -36,11 +37,13 @@ type local struct {
 // slower one.
 const endedLag = 15 * time.Second
 
-// A number has three parts, from its high bits on: a clock, which is one more than the greatest
-// committed clock when the transaction began; the process, modulo 1<<processBits; and a count. So
-// a transaction that begins after another one has ended gets greater numbers, no process writes to
-// get a number, and no two processes get the same. (Of more than 1<<processBits processes two
-// could get the same. If they put tasks with the same ID, their transactions conflict.)
+// A number has three parts, from its high bits on: clock, process and count. The clock is one more
+// than the greatest committed clock when the transaction began. So a transaction that begins after
+// the end of another one gets greater numbers. The process is the number of the process, modulo
+// 1<<processBits. So no two processes get the same number, and none has to write to get one.
+//
+// Of more than 1<<processBits processes, two could get the same number. If they put tasks with the
+// same ID, their transactions conflict.
 const (
 	countBits   = 10
 	processBits = 10
@@ -160,16 +163,16 @@ func (l *local) shouldLock(exclusive bool) bool {
 	return l.failures >= maxFailures || exclusive && time.Now().Before(l.contendedUntil)
 }
 
-// lanes keep processes that take tasks at the same time from taking the same ones. Each task that
-// can be taken is in one lane, by its ID, or by its key if the queue counts by key. Each process
-// that has taken tasks lately has a lane, and takes the first tasks of it. A process without a
-// lane takes any of the first tasks.
+// lanes keep processes that take tasks at the same time from taking the same tasks. Each task that
+// can be taken is in one lane: by its ID, or by its key if the queue counts by key. Each process
+// that has taken tasks lately has a lane, and takes the first tasks of its lane. A process without
+// a lane takes any of the first tasks.
 //
-// The distance from the fair order is bounded. A process looks only at the first tasks: for each
-// task that it wants, at window tasks for each lane. If too few of these are in its lane, it takes
-// any others. A task that it has skipped maxSkips times it takes from any lane. So n processes
-// that take k tasks at a time take at most n*k*maxSkips others before a task, even if some of them
-// stop. A process that takes alone takes in order.
+// The distance from the fair order is bounded. For each task that it wants, a process looks at the
+// first window tasks for each lane. If too few of these tasks are in its lane, the process takes
+// other ones. It takes a task from any lane after skipping the task maxSkips times. So n processes
+// that take k tasks at a time take at most n*k*maxSkips others before a task, even if some
+// processes stop. A process that takes alone takes in order.
 type lanes struct {
 	count, own int // own is -1 for a process without a lane
 }
@@ -183,8 +186,8 @@ const (
 // window returns the number of tasks that a process looks at for each task that it wants.
 func (l lanes) window() int { return window * l.count }
 
-// laneOf returns the lane of a name. The index entries of tasks that can be taken have that of
-// their key in a queue that counts by key.
+// laneOf returns the lane of a name. In a queue that counts by key, an index entry of a task that
+// can be taken has the lane of the task's key as its value.
 func laneOf(name []byte) []byte {
 	return binary.BigEndian.AppendUint32(nil, crc32.ChecksumIEEE(name))
 }
@@ -205,8 +208,8 @@ func (l lanes) distance(lane []byte) int {
 	return (l.own + l.count - int(binary.BigEndian.Uint32(lane)%uint32(l.count))) % l.count
 }
 
-// skips counts how often a process has skipped tasks that it could have taken. It forgets a task
-// that was not skipped while maxSkipped others were: another process has taken it.
+// skips counts how often a process has skipped each task that it could have taken. It forgets a
+// task after maxSkipped other tasks were skipped without it: another process has taken that task.
 type skips struct{ now, before map[uint64]int }
 
 const maxSkipped = 10_000

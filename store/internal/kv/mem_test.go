@@ -3,7 +3,6 @@ package kv
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -14,15 +13,20 @@ import (
 	"github.com/fairq/fairq/store/internal/rows"
 )
 
-// memory is the simplest Map, with one transaction at a time.
+// memory is the simplest Map.
 type memory struct {
-	entries map[string]string     // never changed, but replaced
+	entries map[string]string // never changed, but replaced
+	wrote   map[string]int    // by key, the number of the last commit that wrote it
+	commits int
 	fail    func(op string) error // if not nil, calls return its error
 	cuts    bool                  // pages may end anywhere
 	keys    int                   // that were read one by one
 }
 
 func newMemory() *memory { return new(memory) }
+
+// NewMemory returns an empty memory.
+func NewMemory(cuts bool) Map { return &memory{cuts: cuts} }
 
 func open(t *testing.T, m *memory) *DB {
 	db, err := Open(t.Context(), "memory", Buffered{m}, Options{})
@@ -61,12 +65,12 @@ func (m *memory) failure(op string) error {
 }
 
 func (m *memory) Read(_ context.Context, at any, keys [][]byte, spans []Span) (Found, error) {
-	entries, ok := at.(map[string]string)
+	then, ok := at.(memory)
 	if !ok {
-		entries = m.entries
+		then = *m
 	}
-	found := Found{At: entries}
 	m.keys += len(keys)
+	entries, found := then.entries, Found{At: then}
 	for _, key := range keys {
 		e := Entry{Key: key}
 		if value, ok := entries[string(key)]; ok {
@@ -90,18 +94,36 @@ func (m *memory) Read(_ context.Context, at any, keys [][]byte, spans []Span) (F
 	return found, m.failure("Read")
 }
 
-func (m *memory) Commit(_ context.Context, _ any, _ []Guard, clears []Span, writes []Entry) error {
+func (m *memory) Commit(
+	_ context.Context, at any, guards []Guard, clears []Span, writes []*Entry,
+) error {
 	if err := m.failure("Commit"); err != nil {
 		return err
 	}
+	then, _ := at.(memory)
+	for key, n := range m.wrote {
+		for _, g := range guards {
+			s := Span{From: g.From, To: g.To}
+			if n > then.commits && (s.holds([]byte(key)) || g.To == nil && key == string(g.From)) {
+				return ErrConflict
+			}
+		}
+	}
 	entries := maps.Clone(m.entries)
 	if entries == nil {
-		entries = map[string]string{}
+		entries, m.wrote = map[string]string{}, map[string]int{}
 	}
+	m.commits++
 	for _, s := range clears {
-		maps.DeleteFunc(entries, func(key, _ string) bool { return s.holds([]byte(key)) })
+		maps.DeleteFunc(entries, func(key, _ string) bool {
+			if s.holds([]byte(key)) {
+				m.wrote[key] = m.commits
+			}
+			return s.holds([]byte(key))
+		})
 	}
 	for _, w := range writes {
+		m.wrote[string(w.Key)] = m.commits
 		if delete(entries, string(w.Key)); w.Value != nil {
 			entries[string(w.Key)] = string(w.Value)
 		}
@@ -110,61 +132,12 @@ func (m *memory) Commit(_ context.Context, _ any, _ []Guard, clears []Span, writ
 	return nil
 }
 
-// TestBuffered compares the reads of random transactions with a Map that each one changes at once.
-func TestBuffered(t *testing.T) {
-	key := func() []byte { return []byte{"abcdefgh"[rand.IntN(8)], "abc"[rand.IntN(3)]} }
-	m, model, ctx := newMemory(), newMemory(), t.Context()
-	for range 500 {
-		m.cuts = rand.IntN(2) == 0
-		x, err := Buffered{m}.Begin(ctx)
-		require.NoError(t, err)
-		var s Span
-		for range rand.IntN(30) {
-			k, to := key(), key()
-			if s.Limit = rand.IntN(5); rand.IntN(2) == 0 { // else a scan may find the page of a Fetch
-				s = Span{From: k, To: to, Desc: rand.IntN(2) == 0, Limit: s.Limit}
-			}
-			switch rand.IntN(6) {
-			case 0:
-				require.NoError(t, x.Put(k, to))
-				require.NoError(t, model.Commit(ctx, nil, nil, nil, []Entry{{Key: k, Value: to}}))
-			case 1:
-				require.NoError(t, x.Delete(k))
-				require.NoError(t, model.Commit(ctx, nil, nil, nil, []Entry{{Key: k}}))
-			case 2:
-				if rand.IntN(3) == 0 {
-					require.NoError(t, x.Clear(s.From, s.To))
-					require.NoError(t, model.Commit(ctx, nil, nil, []Span{s}, nil))
-				}
-			case 3:
-				require.NoError(t, x.Fetch([][]byte{k}, s))
-			case 4:
-				value, err := x.Get(k)
-				require.NoError(t, err)
-				want, ok := model.entries[string(k)]
-				require.Equal(t, ok, value != nil)
-				require.Equal(t, want, string(value))
-			case 5:
-				var got []Entry
-				for e, err := range x.Scan(s) {
-					require.NoError(t, err)
-					got = append(got, e)
-				}
-				require.Equal(t, fmt.Sprint(span(model.entries, &s)), fmt.Sprint(got))
-			}
-		}
-		require.NoError(t, x.Commit())
-		require.Equal(t, span(model.entries, &all), span(m.entries, &all))
-		require.ErrorIs(t, x.Commit(), errOver)
-	}
-}
-
 // A loose scan sees a later change. Other reads of the transaction do not, before or after it.
 func TestLoose(t *testing.T) {
 	m, key := newMemory(), []byte("a")
 	write := func(value string) {
 		entry := Entry{Key: key, Value: []byte(value)}
-		require.NoError(t, m.Commit(t.Context(), nil, nil, nil, []Entry{entry}))
+		require.NoError(t, m.Commit(t.Context(), nil, nil, nil, []*Entry{&entry}))
 	}
 	write("old")
 	x, err := Buffered{m}.Begin(t.Context())

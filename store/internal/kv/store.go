@@ -40,9 +40,10 @@ func OpenStore(
 	return db, s, nil
 }
 
-// AnswerTimeout is how long a Map waits for an answer. A request that a server of etcd has passed
-// on to the leader is lost if the leader dies; the server reports that after seven seconds. A
-// server without an answer after this time is frozen or unreachable, and the client tries another.
+// AnswerTimeout is how long a Map waits for an answer. A server of etcd passes a request on to the
+// leader. If the leader dies, the request is lost, and the server reports that after seven
+// seconds. A server that has not answered after AnswerTimeout is frozen or unreachable, and the
+// client tries another one.
 const AnswerTimeout = 8 * time.Second
 
 // Exchange calls read again while its error is one of a server that is away.

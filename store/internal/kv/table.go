@@ -37,16 +37,16 @@ func (v *view) Outcomes() rows.Table[rows.Outcome] {
 }
 func (v *view) History() rows.Table[rows.Ended] { return table[rows.Ended]{v, &history} }
 
-// table implements rows.Table. Invariant: the schema gives for each stored row just its index
-// entries. So only replace writes, and it gets the old row from the engine: the caller's copy may
-// be older, and have other entries.
+// table implements rows.Table. Invariant: each stored row has exactly the index entries that the
+// schema gives for it. So only replace writes, and it gets the old row from the engine. The
+// caller's copy of the row may be older, and have other entries.
 type table[R any] struct {
 	*view
 	*relation[R]
 }
 
-// entry returns the key of a row in the i-th index of the schema, nil if the row is nil or not in
-// that index.
+// entry returns the key of a row in the i-th index of the schema. It returns nil if the row is
+// nil, or is not in that index.
 func (t table[R]) entry(i int, r *R) []byte {
 	if r == nil {
 		return nil
@@ -196,9 +196,9 @@ func (t table[R]) Scan(r rows.Range) ([]*R, error) {
 	return t.load(hits, &r)
 }
 
-// A change that is due is left to the process in whose lane its row is. If that does not make it,
-// the process of the next lane does after this time, and so on; a key with a full bucket need not
-// be forgotten as soon.
+// The process in whose lane a row is makes the due change of the row first. If it does not, the
+// process of the next lane makes the change after nextMakes, and so on. A key with a full bucket
+// may wait longer to be forgotten: nextForgets.
 const (
 	nextMakes   = 100 * time.Millisecond
 	nextForgets = time.Minute
@@ -338,8 +338,8 @@ func (v *view) span(r *rows.Range, at []byte) Span {
 	return s
 }
 
-// scan appends the index entries of a range with one prefix. It reads a row already if r.Only
-// needs its fields, or if the entry is the row.
+// scan appends the index entries of a range with one prefix. If r.Only needs the fields of the
+// rows, or if an entry is the row itself, the hits have their rows.
 func (t table[R]) scan(hits []hit[R], r *rows.Range, at []byte) ([]hit[R], error) {
 	chosen := r.Only != rows.Only{}
 	n := len(hits)

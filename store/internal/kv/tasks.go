@@ -56,9 +56,9 @@ func (t taskTable) find(r *rows.Range) ([]hit[rows.Row], error) {
 	return hits, err
 }
 
-// findByLane chooses the entries of a range that this process takes: tasks that it has skipped too
-// often, then the first tasks of its lane, then any others. It predicts that the process takes the
-// next tasks of its lane in its next transaction.
+// findByLane chooses the entries of a range that this process takes. First come tasks that it has
+// skipped too often, then the first tasks of its lane, then any others. The next tasks of its lane
+// are its prediction for the next transaction.
 func (t taskTable) findByLane(r rows.Range) ([]hit[rows.Row], error) {
 	wanted := r.Limit
 	r.Limit *= t.head.lanes.window()
@@ -84,8 +84,8 @@ func (t taskTable) findByLane(r rows.Range) ([]hit[rows.Row], error) {
 		limit /= 2 // when a task is taken, other tasks of its key take its place
 	}
 	for i, h := range hits {
-		// Other processes have skipped the task as often. If all took it at the limit, all but one
-		// would conflict: so some try earlier, at random.
+		// Other processes have skipped the task as often. If all of them took it at the limit, all
+		// but one would conflict. So some processes try earlier, at random.
 		n := t.skips.count(id(h))
 		early := n >= limit-2 && rand.IntN(t.head.lanes.count*wanted) == 0
 		choose(i, !alone && (n >= limit || early))

@@ -10,10 +10,10 @@ import (
 )
 
 // The encoding is that of FoundationDB's tuple layer. Each element begins with a type byte. A
-// string follows it with its bytes, each zero byte escaped as 0x00 0xff, and ends with a zero
-// byte. The type of a positive number is typeZero plus the number of its bytes, and its bytes
-// follow. The type of a negative number is typeZero minus the number of its bytes, and the bytes
-// of its ones' complement follow. So bytes.Compare orders encoded tuples as their values.
+// string has the type byte, its bytes with each zero byte escaped as 0x00 0xff, and a zero byte.
+// The type of a positive number is typeZero plus the number of its bytes. The bytes follow. The
+// type of a negative number is typeZero minus the number of its bytes. The bytes of its ones'
+// complement follow. So bytes.Compare orders encoded tuples as their values.
 const (
 	typeString = 0x01
 	typeZero   = 0x14

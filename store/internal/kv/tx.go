@@ -24,8 +24,8 @@ type tx struct {
 	failed error // the first error, which all later calls return
 }
 
-// fail records err if it is the first error of the transaction, and returns the first error. It
-// adds to err the name of the database, the operation, and the key unless it is nil.
+// fail records the first error of the transaction, and returns that error. It adds the name of the
+// database, the operation, and the key unless the key is nil.
 func (x *tx) fail(operation string, key []byte, err error) error {
 	switch {
 	case err == nil || x.failed != nil:
@@ -128,8 +128,9 @@ func (x *tx) Queues(from string, n int) (names []string, err error) {
 	return names, nil
 }
 
-// Enter implements rows.Tx. The transaction begins again, and reads the head again, after it has
-// waited for the lock of another process, locked the queue, or written something in prepare.
+// Enter implements rows.Tx. The transaction begins again, and reads the head again, in three
+// cases: it has waited for the lock of another process, it has locked the queue, or prepare has
+// written.
 func (x *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 	l := x.db.local(queue)
 	v := &view{tx: x, id: queue, local: l, byKey: plan.ByKey, exclusive: plan.Exclusive}
@@ -171,9 +172,9 @@ func (x *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 	return v, nil
 }
 
-// prepare reports whether a transaction can go on. If it takes tasks, and its process has no lane
-// and others were faster, prepare gets it a lane: it writes the tally, commits and returns false.
-// Then the transaction begins again.
+// prepare reports whether a transaction can go on. A transaction that takes tasks gets a lane for
+// its process first, if the process has none and others were faster. To get a lane, prepare writes
+// the tally, commits and returns false. Then the transaction begins again.
 func (x *tx) prepare(v *view, plan *rows.Plan) (ready bool, err error) {
 	takes := slices.ContainsFunc(plan.Ranges, func(r rows.Range) bool { return v.takes(&r) })
 	if !takes || v.head.Paused || x.wrote || v.head.lanes.own >= 0 || !v.hasFailed() {
@@ -197,12 +198,12 @@ func (x *tx) prepare(v *view, plan *rows.Plan) (ready bool, err error) {
 // lockTime is the time after which a lock ends by itself, because its process may have died.
 const lockTime = 2 * time.Second
 
-// awaitLock locks a queue that is not locked. If it is locked, awaitLock waits some milliseconds;
-// the caller calls it again. Without a lock, an exclusive or a large transaction would never
-// commit while small ones are committed in the queue all the time, each of them faster.
+// awaitLock locks a queue that nobody has locked. Otherwise it waits some milliseconds, and the
+// caller calls it again. Without a lock, an exclusive or a large transaction might never commit,
+// because small transactions in the queue are always faster.
 //
-// Locks are voluntary: guards alone keep transactions from harm. So the clocks of two processes
-// may differ, though each compares the end of a lock with its own.
+// Locks are voluntary: guards alone keep transactions from harm. So it does no harm if the clocks
+// of two processes differ, though each compares the end of a lock with its own.
 func (x *tx) awaitLock(v *view, h *head, free bool) error {
 	if x.joined || x.wrote || len(x.views) > 0 {
 		return x.fail("enter", nil, ErrConflict)
@@ -280,7 +281,8 @@ func (x *tx) Commit() error {
 }
 
 // resolve finds out whether a commit happened that has returned ErrUnknown or ErrFull. If it has
-// not, resolve makes sure that it never will; after ErrFull that is certain anyway.
+// not, resolve makes sure that it never will. A commit that has returned ErrFull never will
+// anyway.
 func (x *tx) resolve(unknown error) error {
 	full := errors.Is(unknown, ErrFull)
 	switch {
@@ -308,7 +310,7 @@ func (x *tx) resolve(unknown error) error {
 	}
 }
 
-// fence reports whether the transaction was committed. If not, and the commit may still happen, it
+// fence reports whether the transaction was committed. If the commit may still happen, fence
 // writes a key that the transaction guards, so that the commit fails.
 func (x *tx) fence(v *view, full bool) (bool, error) {
 	t, err := x.db.engine.Begin(x.ctx)

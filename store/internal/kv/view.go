@@ -134,8 +134,8 @@ func visit[R any](t table[R], r *R, f func()) error {
 	return nil
 }
 
-// CountKeys implements rows.View. It reads n tasks: a seek to each next key would take an exchange
-// per key. next skips the other tasks of the last key.
+// CountKeys implements rows.View. It reads n tasks, because a seek to each next key would take an
+// exchange per key. next comes after the other tasks of the last key.
 func (v *view) CountKeys(from string, n int) (keys int, next string, err error) {
 	at := v.index(rows.TaskLine)
 	s := Span{

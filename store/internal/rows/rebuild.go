@@ -58,6 +58,7 @@ func (u *unit) countTasks(w *work, n int) (done bool) {
 		w.ID = r.ID
 		if to := u.q.counted(r.State); to != 0 {
 			u.count(u.key(r.Key), 0, to)
+			u.bytes += inIndexes * len(r.Key) // save writes the key
 		}
 	})
 }
@@ -81,5 +82,6 @@ func (u *unit) showFronts(w *work, n int) (done bool) {
 			u.writeShown(&now)
 		}
 		u.countFront(r.Key)
+		u.bytes += inIndexes * len(r.Key) // save writes the key
 	})
 }

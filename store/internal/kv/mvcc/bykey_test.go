@@ -19,6 +19,7 @@ import (
 	"github.com/fairq/fairq/store/internal/kv/mvcc"
 	"github.com/fairq/fairq/store/internal/rows"
 	"github.com/fairq/fairq/store/internal/rows/rowstest"
+	"github.com/fairq/fairq/store/internal/rows/rowstest/kvtest"
 	"github.com/fairq/fairq/task"
 )
 
@@ -388,7 +389,8 @@ func TestPutBehindInterrupted(t *testing.T) {
 			all := clientsOf(t, 2, 1, engine, kv.Options{}, task.Options[int]{
 				MaxInFlightPerKey: 9, Weight: func(string) int { return weight },
 			})
-			fill(t, all[0], weight+1, func(int) string { return "key" }) // the last one is parked
+			key := func(int) string { return "key" }
+			kvtest.Fill(t, all[0].Queue, weight+1, key) // the last task is parked
 			put := func() {
 				_, err := all[0].Put(ctx, "key", weight+1, task.PutOptions{})
 				require.NoError(t, err)

@@ -16,6 +16,7 @@ import (
 	"github.com/fairq/fairq/store/internal/kv"
 	"github.com/fairq/fairq/store/internal/kv/mvcc"
 	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/store/internal/rows/rowstest/kvtest"
 	"github.com/fairq/fairq/task"
 )
 
@@ -146,7 +147,7 @@ func (c draining) run(t *testing.T) (d drained) {
 		}
 		all := clientsOf(t, c.clients, c.queues, engine, kv.Options{Strict: c.strict}, c.options)
 		for _, one := range all[:c.queues] {
-			fill(t, one, c.tasks, oneOf100)
+			kvtest.Fill(t, one.Queue, c.tasks, oneOf100)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
@@ -328,7 +329,7 @@ func TestMark(t *testing.T) {
 		var by atomic.Pointer[func()]
 		engine := func() kv.Engine { return interrupted{db.Client(), &by} }
 		all := clients(t, 2, engine, kv.Options{Strict: true, MarkStep: 1})
-		fill(t, all[0], 20, func(int) string { return "heavy" })
+		kvtest.Fill(t, all[0].Queue, 20, func(int) string { return "heavy" })
 		first, ok, err := all[0].TryTake(ctx)
 		require.NoError(t, err)
 		require.True(t, ok)
@@ -585,7 +586,7 @@ func TestBegin(t *testing.T) {
 		const n = 16
 		db := cluster()
 		all := clients(t, n, func() kv.Engine { return db.Client() }, kv.Options{})
-		fill(t, all[0], 100, oneOf100)
+		kvtest.Fill(t, all[0].Queue, 100, oneOf100)
 		each(all, func(_ int, c client) {
 			one, err := c.Take(t.Context())
 			require.NoError(t, err)

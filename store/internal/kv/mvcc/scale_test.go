@@ -22,6 +22,7 @@ import (
 	"github.com/fairq/fairq/store/internal/kv"
 	"github.com/fairq/fairq/store/internal/kv/mvcc"
 	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/store/internal/rows/rowstest/kvtest"
 	"github.com/fairq/fairq/task"
 )
 
@@ -112,19 +113,6 @@ func (t countedTxn) Delete(key []byte) error {
 	return t.Txn.Delete(key)
 }
 
-// fill puts n tasks, numbered from 0. key returns the key of each.
-func fill(t *testing.T, c client, n int, key func(i int) string) {
-	for i := 0; i < n; {
-		var batch []task.Entry[int]
-		for range min(500, n-i) {
-			batch = append(batch, task.Entry[int]{Key: key(i), Payload: i})
-			i++
-		}
-		_, err := c.PutBatch(t.Context(), batch)
-		require.NoError(t, err)
-	}
-}
-
 func oneOf100(i int) string { return fmt.Sprint(i % 100) }
 
 // ackAll acks all tasks at the same time.
@@ -164,9 +152,9 @@ func TestBacklog(t *testing.T) {
 			t.Logf("%s: Take and Ack read %d entries in %v", what, each.entries, each.time)
 			return each
 		}
-		fill(t, c, many/100, oneOf100)
+		kvtest.Fill(t, c.Queue, many/100, oneOf100)
 		few := cost("few")
-		fill(t, c, many, oneOf100)
+		kvtest.Fill(t, c.Queue, many, oneOf100)
 		check := func(what string) {
 			is := cost(what)
 			require.LessOrEqual(t, is.entries, 5*few.entries)
@@ -194,7 +182,7 @@ func TestOneKey(t *testing.T) {
 			least := int64(math.MaxInt64)
 			for i := range 5 {
 				before := spans.Load()
-				fill(t, c, n, func(int) string { return fmt.Sprint(n, i) })
+				kvtest.Fill(t, c.Queue, n, func(int) string { return fmt.Sprint(n, i) })
 				least = min(least, spans.Load()-before)
 			}
 			return least
@@ -212,8 +200,9 @@ func TestLight(t *testing.T) {
 		db := cluster()
 		all := clients(t, 17, func() kv.Engine { return db.Client() }, kv.Options{})
 		putter, takers := all[0], all[1:]
-		fill(t, putter, heavy, func(int) string { return "heavy" })
-		fill(t, putter, heavy/20, func(i int) string { return fmt.Sprint("other ", i%others) })
+		kvtest.Fill(t, putter.Queue, heavy, func(int) string { return "heavy" })
+		other := func(i int) string { return fmt.Sprint("other ", i%others) }
+		kvtest.Fill(t, putter.Queue, heavy/20, other)
 		for n, limit := range map[int]int{
 			// The rest of the round being served, the next round, and a task that is being taken.
 			1: 2*(1+others) + 1,
@@ -390,8 +379,8 @@ func (small) Traits() rows.Traits { return rows.Traits{MaxWrites: 2048, MaxBytes
 
 // TestLongNames makes calls for many tasks with the longest metadata and names. A name of zero
 // bytes takes twice its length in a key. All transactions stay within the limit: a call resumes a
-// consumer that holds the tasks, a call deletes the first task of a front, and an Open with a
-// Quantum counts the keys again.
+// consumer that holds the tasks, a call deletes the first task of a front, and an Open with other
+// limits counts the keys again.
 func TestLongNames(t *testing.T) {
 	const n = 300
 	fullOnly(t)
@@ -444,12 +433,14 @@ func TestLongNames(t *testing.T) {
 		ackAll(t, held)
 
 		put(name)
-		require.NoError(t, q.Close(ctx))
-		o.Quantum = 2
-		q = open(o)
-		stats, err := q.Stats(ctx)
-		require.NoError(t, err)
-		require.Equal(t, n, stats.Ready)
+		for limit, capacity := range map[int]int{n - 1: 0, 0: n} {
+			require.NoError(t, q.Close(ctx))
+			o.MaxInFlightPerKey, o.KeyCapacity = limit, capacity
+			q = open(o)
+			stats, err := q.Stats(ctx)
+			require.NoError(t, err)
+			require.Equal(t, n, stats.Ready)
+		}
 		require.NoError(t, q.Close(ctx))
 	})
 }
@@ -523,7 +514,7 @@ func TestStatsOfManyKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := cluster()
 		q := clients(t, 1, func() kv.Engine { return db.Client() }, kv.Options{})[0]
-		fill(t, q, keys, func(i int) string { return fmt.Sprint(i) })
+		kvtest.Fill(t, q.Queue, keys, func(i int) string { return fmt.Sprint(i) })
 		begun, done := time.Now(), make(chan time.Duration)
 		go func() {
 			s, err := q.Stats(t.Context())

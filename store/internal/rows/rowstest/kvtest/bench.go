@@ -25,16 +25,16 @@ func conflicts(all []Client) (n int64) {
 	return n
 }
 
-// fill puts n tasks of 100 keys, which are numbered.
-func fill(b *testing.B, c Client, n int) {
+// Fill puts n tasks, numbered from 0. key returns the key of each.
+func Fill(t testing.TB, q *task.Queue[int], n int, key func(i int) string) {
 	for i := 0; i < n; {
 		var batch []task.Entry[int]
 		for range min(500, n-i) {
-			batch = append(batch, task.Entry[int]{Key: fmt.Sprint("key ", i%100), Payload: i})
+			batch = append(batch, task.Entry[int]{Key: key(i), Payload: i})
 			i++
 		}
-		_, err := c.PutBatch(b.Context(), batch)
-		require.NoError(b, err)
+		_, err := q.PutBatch(t.Context(), batch)
+		require.NoError(t, err)
 	}
 }
 
@@ -65,7 +65,7 @@ func Take(
 }
 
 func take(b *testing.B, all []Client, batch int) {
-	fill(b, all[0], b.N)
+	Fill(b, all[0].Queue, b.N, func(i int) string { return fmt.Sprint("key ", i%100) })
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()
 	before := conflicts(all)

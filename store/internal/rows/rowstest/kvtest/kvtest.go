@@ -88,7 +88,7 @@ func (o outside) Read(
 }
 
 func (o outside) Commit(
-	_ context.Context, at any, guards []kv.Guard, clears []kv.Span, writes []kv.Entry,
+	_ context.Context, at any, guards []kv.Guard, clears []kv.Span, writes []*kv.Entry,
 ) (err error) {
 	o.call(func() { err = o.Map.Commit(context.Background(), at, guards, clears, writes) })
 	return err
@@ -144,7 +144,7 @@ const (
 
 // Commit implements kv.Map.
 func (f Faulty) Commit(
-	ctx context.Context, at any, guards []kv.Guard, clears []kv.Span, writes []kv.Entry,
+	ctx context.Context, at any, guards []kv.Guard, clears []kv.Span, writes []*kv.Entry,
 ) error {
 	if f.Fault == Unguarded {
 		guards = nil

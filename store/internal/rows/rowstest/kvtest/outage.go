@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"net"
+	"reflect"
 	"sync"
 	"testing"
 	"time"
@@ -125,6 +127,19 @@ func Waits(t *testing.T, q *task.Queue[string]) (took chan *task.Task[string]) {
 	return took
 }
 
+// Missed cuts a proxy while q waits behind it, and puts a task in another process. q takes it when
+// the proxy is mended, and goes on after that. missed is called while the proxy is cut.
+func Missed(t *testing.T, p *Proxy, q, other *task.Queue[string], missed func()) {
+	for range 2 {
+		took := Waits(t, q)
+		p.Cut()
+		Put(t, other, "task")
+		missed()
+		p.Mend()
+		require.Equal(t, "task", (<-took).Payload)
+	}
+}
+
 // Away tests a store while its server is away behind p. open opens it with an Options.Timeout of a
 // second. Its errors have name.
 func Away(t *testing.T, p *Proxy, name string, open func() (faulttest.Store, error)) {
@@ -164,5 +179,19 @@ func Away(t *testing.T, p *Proxy, name string, open func() (faulttest.Store, err
 		require.Equal(t, want, one.Payload)
 		require.Equal(t, 1, one.Attempts)
 		require.NoError(t, one.Ack(t.Context()))
+	}
+}
+
+// Options checks that open refuses each number that is too small or too large, and names it.
+func Options[O any](t *testing.T, open func(*O) error) {
+	for i := range reflect.TypeFor[O]().NumField() {
+		for _, n := range []int64{-1, math.MaxInt64} {
+			var o O
+			if f := reflect.ValueOf(&o).Elem().Field(i); f.CanInt() {
+				f.SetInt(n)
+				name := "Options." + reflect.TypeFor[O]().Field(i).Name
+				require.ErrorContains(t, open(&o), name)
+			}
+		}
 	}
 }
