@@ -249,7 +249,7 @@ func TestContradicted(t *testing.T) {
 		_, err = q.Put(t.Context(), "key", strings.Repeat("x", size), task.PutOptions{})
 		require.ErrorContains(t, err, "Options.MaxPayload must be at most two thirds of")
 	}
-	_, err = q.PutBatch(t.Context(), make([]task.Entry[string], 4000))
+	_, err = q.PutBatch(t.Context(), make([]task.Entry[string], 5000))
 	require.ErrorContains(t, err,
 		"Options.MaxOps is 131072, must be at most the servers' --max-txn-ops")
 	stats, err := q.Stats(t.Context())

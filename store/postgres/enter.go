@@ -54,11 +54,11 @@ SELECT writer, settings, paused, paused_keys, marked,
 FROM fairq.queues WHERE id = $1`
 )
 
-// Enter implements rows.Tx. One batch begins the transaction, locks the queue, and reads the
-// plan. The locks of the queue and of keys come first, so that later statements see everything
-// committed before. The search for ready tasks comes right after them, so that the times before
-// and after it measure the search (see marks). If the kept state of the queue turns out to be
-// old, another batch reads all of it.
+// Enter implements rows.Tx. One batch begins the transaction, locks the queue, and makes the reads
+// that the plan names. The locks of the queue and of keys come first, so that later statements see
+// everything committed before. The search for ready tasks comes right after them, so that the
+// times before and after it measure the search (see marks). This process may have kept the Head of
+// the queue. If another process has written since, a second batch reads the whole Head.
 func (t *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 	v := &view{tx: t, queue: int64(queue), locksKeys: plan.LocksKeys && !plan.Exclusive}
 	if n := plan.Numbers; n > 1 { // about as many rows will be written
@@ -89,11 +89,13 @@ func (t *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 			return r.Scan(new(bool), &locked)
 		}))
 	}
+	var s *search
 	if i >= 0 {
-		s := v.newSearch(&plan.Ranges[i], someExtra)
+		s = v.newSearch(&plan.Ranges[i], someExtra)
 		s.whole = moves
 		v.addSearch(s)
 	}
+	first := len(v.fetched)
 	if moves {
 		t.add(sqlWaitAgain)
 	}
@@ -101,7 +103,7 @@ func (t *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 	if known == nil {
 		v.addHead(plan, &searched)
 	} else {
-		if v.ready != nil {
+		if s != nil {
 			t.add(sqlClock).QueryRow(func(r pgx.Row) error { return r.Scan(&searched) })
 		}
 		v.prefetch(plan, plan.Kept(known.head))
@@ -117,7 +119,7 @@ func (t *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 			v.now = *t.db.now()
 		}
 	default:
-		v.fetched = nil
+		v.fetched = v.fetched[:first] // the search
 		v.addHead(plan, new(int64))
 		err = t.send("enter again")
 	}
@@ -129,11 +131,11 @@ func (t *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 		return nil, errKept
 	}
 	v.keep(plan, own)
-	if v.ready != nil {
-		t.db.marks.searched(v, time.Duration(searched-locked))
+	if s != nil {
+		t.db.marks.searched(queue, s, v.marked, time.Duration(searched-locked))
 	}
 	if moves {
-		v.moveMarks(v.ready)
+		v.moveMarks(s)
 	}
 	t.views = append(t.views, v)
 	return v, nil

@@ -2,6 +2,8 @@ package postgres
 
 import (
 	"bytes"
+	"maps"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -134,20 +136,14 @@ func (v *view) count() {
 	*d = byState{}
 }
 
-// The tables with the contents of queues.
-var tablesOf = []string{
-	"tasks", "rounds", "marks", "counts", "keys", "served", "consumers", "groups",
-	"outcomes", "history",
-}
-
 // Drop implements rows.View.
 func (v *view) Drop() (done bool, err error) {
 	v.delta = byState{}
-	for _, t := range tablesOf {
+	for _, t := range append(slices.Sorted(maps.Keys(tables)), "rounds", "marks", "counts") {
 		v.do("DELETE FROM fairq." + t + " WHERE queue = $1")
 	}
 	v.do("DELETE FROM fairq.queues WHERE id = $1")
-	v.ready, v.writer = nil, 0
+	v.writer = 0
 	v.tx.db.forget(uint64(v.queue))
 	return true, nil
 }

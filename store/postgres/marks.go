@@ -9,20 +9,20 @@ import (
 	"github.com/fairq/fairq/store/internal/rows"
 )
 
-// Marks are low-water marks: no ready task of a priority comes before its mark, so a search begins
-// there. For searches of kinds, each kind has its own.
+// Marks are low-water marks: no task or turn of a priority that can be taken comes before its
+// mark, so a search begins there. For searches of kinds, each kind has its own.
 //
-// Tasks are taken at the front of an index. The entries of deleted tasks stay there as long as any
-// transaction in the database, however old, could still see them. A search from the beginning must
-// pass all of them. As long as that is fast, marks are not used at all.
+// Rows are taken at the front of an index. The old entries stay there as long as any transaction
+// in the database, however old, could still see them. A search from the beginning must pass all
+// of them. As long as that is fast, marks are not used at all.
 //
 // Marks are right for all processes. A mark moves forward only in a transaction that is alone in
-// the queue, and not beyond the round being served. So no other transaction is about to put a task
-// before it. A later transaction may put a task into a round that is being served, or was: then it
+// the queue, and not beyond the round being served. So no other transaction is about to put a row
+// before it. A later transaction may put a row into a round that is being served, or was: then it
 // moves the mark back.
 type marks struct {
 	slow time.Duration
-	step int // the number of tasks to find before the marks move
+	step int // the number of rows to find before the marks move
 
 	mu     sync.Mutex // protects queues
 	queues map[uint64]queueMarks
@@ -31,7 +31,7 @@ type marks struct {
 type queueMarks struct {
 	used  bool      // a search was slow: searches begin at the marks
 	slow  bool      // so was the last one
-	found int       // tasks since the marks were moved
+	found int       // rows since the marks were moved
 	moved time.Time // when that was
 }
 
@@ -56,16 +56,16 @@ func (m *marks) mustMove(queue uint64) bool {
 }
 
 // searched notes how long a search took. 50 µs for each row do not count as passing dead entries.
-func (m *marks) searched(v *view, took time.Duration) {
+func (m *marks) searched(queue uint64, s *search, marked bool, took time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.queues == nil {
 		m.queues = map[uint64]queueMarks{}
 	}
-	q, n := m.queues[uint64(v.queue)], len(v.ready.found)
+	q, n := m.queues[queue], len(s.places())
 	q.slow = took-time.Duration(n)*50*time.Microsecond >= m.slow
-	q.used, q.found = q.used || q.slow || v.marked, q.found+n
-	m.queues[uint64(v.queue)] = q
+	q.used, q.found = q.used || q.slow || marked, q.found+n
+	m.queues[queue] = q
 }
 
 // forget forgets a queue.
@@ -115,31 +115,34 @@ const sqlMarked = "UPDATE fairq.queues SET marked = true WHERE id = $1"
 // maxMarks is the greatest number of marks that are moved at once.
 const maxMarks = 256
 
-// moveMarksBack moves marks back to a task that may be before them.
-func (v *view) moveMarksBack(r *rows.Row) {
-	if r.Round > v.savedHead.Rounds[r.Priority] {
+// moveMarksBack moves the marks of these names back to a row that can be taken, and may be before
+// them.
+func (v *view) moveMarksBack(priority int, round, place uint64, names ...string) {
+	if !v.marked || round > v.savedHead.Rounds[priority] {
 		return
 	}
-	for _, name := range [...]string{"", nameOf(r.Kind)} {
-		v.buffer(sqlMarkBack).add(int64(r.Priority), int64(r.Round), int64(r.Place), []byte(name))
+	for _, name := range names {
+		v.buffer(sqlMarkBack).add(int64(priority), int64(round), int64(place), []byte(name))
 	}
 }
 
-// moveMarks moves marks to the first tasks that an exclusive transaction has found, for the
+// moveMarks moves marks to the first rows that an exclusive transaction has found, for the
 // priorities and kinds that it searched. If the search has passed a priority and found nothing,
-// that priority has no tasks.
+// that priority has no rows.
 func (v *view) moveMarks(s *search) {
 	first, last := map[segment]position{}, s.below
-	for _, r := range s.found {
-		at := segment{"", r.Priority}
-		if s.Index == rows.TaskKind {
-			at.name = nameOf(r.Kind)
+	places := s.places()
+	for _, p := range places {
+		at := segment{name: s.names[0]}
+		if s.Index == rows.TurnKind {
+			at.name, p = nameOf(p[0].(string)), p[1:]
 		}
+		at.priority = int(p[0].(int64))
 		if _, known := first[at]; !known {
-			first[at] = position{r.Round, r.Place}
+			first[at] = position{uint64(p[1].(int64)), uint64(p[2].(int64))}
 		}
-		if len(s.found) == s.Limit {
-			last = r.Priority
+		if len(places) == s.Limit {
+			last = at.priority
 		}
 	}
 	to := v.buffer(sqlSetMark)

@@ -1,9 +1,12 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -166,33 +169,85 @@ func TestTasksBeforeTheMark(t *testing.T) {
 	}
 	require.NoError(t, user.Rollback(t.Context()))
 	require.Equal(t, []uint64{24, 28, 29}, take(t, db.database, q, 10))
+}
 
-	f := rows.Filter{MaxPriority: driver.MaxPriority, Kinds: []string{"b", "a", "b", ""}}
-	add := func(db *database, r rows.Row) {
-		require.NoError(t, in(db, q, rows.Plan{}, func(v rows.Calls) (err error) {
-			r.State, r.Takeable = driver.Ready, true
-			if r.ID, err = v.Number(); err != nil {
-				return err
+// A process finds turns that come before its last ones, of all kinds or of some.
+func TestTurnsBeforeTheMark(t *testing.T) {
+	t.Parallel()
+	for _, kinds := range [][]string{nil, {"b", "a", "b", ""}} {
+		db := openTest(t, atMarks)
+		other := db.again(t).database
+		q := makeQueue(t, db.database)
+		add := func(db *database, kind string, priority int, round uint64) {
+			require.NoError(t, in(db, q, rows.Plan{}, func(v rows.Calls) error {
+				line := rows.Line{Key: fmt.Sprint("key", round), Priority: priority}
+				return v.Turns().Put(&rows.Turn{
+					Line: line, Kind: kind, Round: round, Takeable: true, Leads: true,
+				})
+			}))
+		}
+		first := rows.TurnRange(rows.Filter{MaxPriority: driver.MaxPriority, Kinds: kinds}, 1)
+		takes := func(rounds ...uint64) {
+			for _, round := range rounds {
+				repeat(t, db.database, q, first, func(v rows.Calls) error {
+					found, err := v.Turns().Scan(first)
+					require.NoError(t, err)
+					require.Len(t, found, 1)
+					require.Equal(t, round, found[0].Round)
+					of := v.Head().Rounds
+					of[found[0].Priority] = max(round, of[found[0].Priority])
+					return cmp.Or(v.Turns().Delete(found[0]), v.Save())
+				})
 			}
-			return v.Put(&r)
-		}))
-	}
-	for _, kind := range []string{"a", "b"} {
-		for i := range 3 {
-			add(db.database, rows.Row{Kind: kind, Priority: i % 2, Round: uint64(40 + i)})
 		}
-	}
-	takes := func(rounds ...uint64) {
-		for _, round := range rounds {
-			require.Equal(t, []uint64{round}, takeOf(t, db.database, q, f, 1))
+		for _, kind := range []string{"a", "b"} {
+			for i := range 3 {
+				add(db.database, kind, i%2, uint64(40+i))
+			}
 		}
+		takes(40, 40, 42)
+		add(db.database, "a", 0, 1)
+		add(other, "b", 0, 2)
+		if kinds != nil {
+			add(other, "c", 0, 1)
+		}
+		takes(1, 2, 42, 41, 41)
 	}
-	takes(40, 40, 42)
-	add(db.database, rows.Row{Kind: "a", Round: 1})
-	add(other, rows.Row{Kind: "b", Round: 2})
-	add(other, rows.Row{Kind: "c", Round: 1})
-	takes(1, 2, 42, 41, 41)
-	require.Empty(t, takeOf(t, db.database, q, f, 1))
+}
+
+// A search of kinds locks the keys of the turns that it returns, and no others, and passes over
+// any number of locked keys.
+func TestTurnsOfFreeKeys(t *testing.T) {
+	t.Parallel()
+	db := openTest(t, func(c *config) { c.slow = time.Hour })
+	q := makeQueue(t, db.database)
+	const n = 3 * someExtra
+	require.NoError(t, in(db.database, q, rows.Plan{}, func(v rows.Calls) (err error) {
+		for i := range n {
+			err = cmp.Or(err, v.Turns().Put(&rows.Turn{
+				Line: rows.Line{Key: fmt.Sprint("key", i)}, Kind: fmt.Sprint(i % 2), Round: uint64(i),
+				Takeable: true,
+			}))
+		}
+		return err
+	}))
+	var takes func(round, limit int)
+	takes = func(round, limit int) {
+		r := rows.TurnRange(rows.Filter{Kinds: []string{"0", "1"}}, limit)
+		require.NoError(t, in(db.database, q,
+			rows.Plan{LocksKeys: true, Ranges: []rows.Range{r}}, func(v rows.Calls) error {
+				found, err := v.Turns().Scan(r)
+				require.Len(t, found, min(limit, n-round))
+				for i, turn := range found {
+					require.EqualValues(t, round+i, turn.Round)
+				}
+				if len(found) > 0 {
+					takes(round+len(found), 1)
+				}
+				return err
+			}))
+	}
+	takes(0, n-3)
 }
 
 // Locked tasks are skipped, and a row is checked again after a wait for its lock.

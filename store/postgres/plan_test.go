@@ -36,16 +36,22 @@ func fillQueue(tb testing.TB, db *database, queue uint64, n int) {
 	tb.Helper()
 	_, err := db.pool.Exec(context.Background(), db.text(`
 INSERT INTO fairq.tasks (queue, id, created, round, place, since, weight, cost, used, attempts,
-	priority, state, role, takeable, gap, returned, untried, front, hidden,
+	priority, state, role, takeable, gap, returned, untried, in_line,
 	key, kind, unique_key, grp, wake, consumer, payload)
 SELECT $1, nextval('fairq.numbers'), 0, CASE WHEN i % 4 < 2 THEN i ELSE 0 END, i, i, 1, 1, 0, 0,
 	i % 2, CASE i % 8 WHEN 2 THEN 3 WHEN 3 THEN 4 ELSE 1 END, 0,
-	i % 4 < 2, false, false, false, CASE WHEN i % 4 < 2 THEN 3 ELSE 2 END, false,
+	i % 4 < 2, false, false, false, i % 4 >= 2,
 	convert_to('key' || i % 1000, 'UTF8'),
 	CASE i % 16 WHEN 0 THEN '' ELSE convert_to('kind' || i % 5, 'UTF8') END,
 	convert_to('unique key' || i, 'UTF8'), convert_to('group' || i % 5000, 'UTF8'),
 	CASE i % 8 WHEN 2 THEN i END, CASE i % 8 WHEN 2 THEN i % 100 END,
 	repeat('payload', 20)::bytea
+FROM generate_series(1, $2::int) i`), int64(queue), n)
+	require.NoError(tb, err)
+	_, err = db.pool.Exec(context.Background(), db.text(`
+INSERT INTO fairq.turns (queue, task, round, used, place, priority, leads, takeable, key, kind)
+SELECT $1, 0, i, 0, i, i % 2, i % 3 > 0, i % 4 < 2, convert_to('key' || i, 'UTF8'),
+	CASE i % 16 WHEN 0 THEN '' ELSE convert_to('kind' || i % 5, 'UTF8') END
 FROM generate_series(1, $2::int) i`), int64(queue), n)
 	require.NoError(tb, err)
 	_, err = db.pool.Exec(context.Background(),
@@ -64,7 +70,7 @@ var (
 	// a state (see isIndexed) may do so only for a key or kind, or for delayed tasks in the order
 	// of time.
 	isListed = regexp.MustCompile(`ORDER BY id LIMIT|GROUP BY key|` +
-		`kind = \$\d ORDER BY since|state = \$\d ORDER BY wake`)
+		`kind = \$\d .*ORDER BY since|state = \$\d ORDER BY wake`)
 	isIndexed = regexp.MustCompile(`state <> 3 ORDER BY`)
 )
 
@@ -78,6 +84,7 @@ func TestPlans(t *testing.T) {
 		require.NoError(t, err)
 	}
 	exec("ALTER TABLE fairq.tasks SET (autovacuum_enabled = false)")
+	exec("ALTER TABLE fairq.turns SET (autovacuum_enabled = false)")
 	q := makeQueue(t, db.database)
 	fillQueue(t, db.database, q, 20_000)
 	for range 3 {
@@ -85,16 +92,18 @@ func TestPlans(t *testing.T) {
 	}
 	put(t, db.database, q, 1, 1) // before a mark
 	errBack := errors.New("so that it can all be done again")
-	require.ErrorIs(t, in(db.database, q, rows.Plan{
-		Numbers: 5, Ranges: []rows.Range{
-			rows.RowRange(false, rows.ForUpdate, 1, 2, 3),
-			rows.ReadyRange(everything, 5),
-			rows.LastRange(5, rows.Line{Key: "key1", Priority: 1}),
-		}, Counts: true,
-	}, func(v rows.Calls) error {
-		callAll(t, v)
-		return errBack
-	}), errBack)
+	for _, locks := range []bool{false, true} {
+		require.ErrorIs(t, in(db.database, q, rows.Plan{
+			LocksKeys: locks, Numbers: 5, Ranges: []rows.Range{
+				rows.RowRange(false, rows.ForUpdate, 1, 2, 3),
+				rows.ReadyRange(everything, 5),
+				rows.LastRange(5, rows.Line{Key: "key1", Priority: 1}),
+			}, Counts: true,
+		}, func(v rows.Calls) error {
+			callAll(t, v)
+			return errBack
+		}), errBack)
+	}
 	require.Greater(t, len(s.args), 50)
 	for _, sql := range []rowsSQL{sqlInsert, sqlUpdate, sqlTake} {
 		require.NotNil(t, s.args[db.text(sql.one)], sql.one)
@@ -114,10 +123,10 @@ func TestPlans(t *testing.T) {
 			}
 		}
 	}
-	exec("VACUUM ANALYZE fairq.tasks")
+	exec("VACUUM ANALYZE fairq.tasks, fairq.turns")
 	same("once the planner knows how many tasks there are")
-	exec("DELETE FROM fairq.tasks")
-	exec("VACUUM ANALYZE fairq.tasks")
+	exec("DELETE FROM fairq.tasks; DELETE FROM fairq.turns")
+	exec("VACUUM ANALYZE fairq.tasks, fairq.turns")
 	same("when there are none")
 }
 
@@ -183,16 +192,24 @@ func writeFew(t *testing.T, v rows.Calls) {
 // callAll calls every method of a View.
 func callAll(t *testing.T, v rows.Calls) {
 	t.Helper()
-	list, err := v.Ready(rows.Filter{
-		MaxPriority: driver.MaxPriority,
-		Kinds:       []string{"kind1", "kind2", ""},
-	}, 3)
+	list, err := v.Ready(everything, 3)
 	require.NoError(t, err)
 	require.Len(t, list, 3)
 	for _, r := range list {
 		require.NoError(t, takeRow(v, r))
 	}
 	require.NoError(t, v.Delete(list[2]))
+	none, err := v.Turns().Scan(rows.Range{Index: rows.TurnLine, Prefixes: []rows.Tuple{}})
+	require.NoError(t, err)
+	require.Empty(t, none)
+	for _, kinds := range [][]string{nil, {"kind1", "kind2", ""}} {
+		turns, err := v.Turns().Scan(
+			rows.TurnRange(rows.Filter{MaxPriority: driver.MaxPriority, Kinds: kinds}, 3))
+		require.NoError(t, err)
+		require.Len(t, turns, 3)
+		require.NoError(t, v.Turns().Put(turns[0]))
+		require.NoError(t, v.Turns().Delete(turns[1]))
+	}
 	writeFew(t, v)
 	require.NoError(t, insertSome(v, 1<<40, 3))
 	v.Head().Rounds[0], v.Head().Rounds[1] = 5, 6

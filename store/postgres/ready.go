@@ -1,18 +1,15 @@
 package postgres
 
 import (
-	"reflect"
 	"strings"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/fairq/fairq/store/internal/columns"
 	"github.com/fairq/fairq/store/internal/rows"
 )
 
-var (
-	// The segments of a search: from each mark to the next one. $4 says whether to use the marks.
-	sqlSegments = `
+// sqlSegments are the segments of a search: from each mark to the next one. $4 says whether to use
+// the marks.
+const sqlSegments = `
 (SELECT name, priority, round, place, lead(priority, 1, $3::bigint)
 	OVER (PARTITION BY name ORDER BY priority, round, place) AS below
 FROM unnest($2::bytea[]) n (name) CROSS JOIN LATERAL (
@@ -22,130 +19,94 @@ FROM unnest($2::bytea[]) n (name) CROSS JOIN LATERAL (
 	WHERE $4 AND queue = $1 AND marks.name = n.name AND priority < $3
 ) m) s`
 
-	// Each segment is searched along the index, and the next one only if there are too few tasks.
-	sqlReady = `
-SELECT t.* FROM ` + sqlSegments + ` CROSS JOIN LATERAL (
-	SELECT ` + taskColumns + ` FROM fairq.tasks
-	WHERE queue = $1 AND takeable AND front <> 1
-		AND (priority, round, place) >= (s.priority, s.round, s.place) AND priority < s.below
-		/* free */
-	ORDER BY priority, round, place LIMIT $5 FOR UPDATE SKIP LOCKED
-) t LIMIT $5`
-
-	// The first $6 tasks of each kind are merged, then locked in order, so that only returned tasks
-	// are locked. Tasks without a kind are in two indexes: those with a shared turn in the index of
-	// kinds, the others in the index of takeable tasks. In the last SELECT, takeable::int keeps the
-	// planner from using the second index.
-	sqlReadyKinds = `
-SELECT t.* FROM (
-	SELECT c.id FROM ` + sqlSegments + ` CROSS JOIN LATERAL (
-		(SELECT id, priority, round, place FROM fairq.tasks
-		WHERE queue = $1 AND kind = substr(s.name, 2) AND takeable AND (kind <> '' OR front = 1)
-			AND (priority, round, place) >= (s.priority, s.round, s.place) AND priority < s.below
-		ORDER BY priority, round, place LIMIT $6)
-		UNION ALL
-		(SELECT id, priority, round, place FROM fairq.tasks
-		WHERE s.name = '=' AND queue = $1 AND kind = '' AND takeable AND front <> 1
-			AND (priority, round, place) >= (s.priority, s.round, s.place) AND priority < s.below
-		ORDER BY priority, round, place LIMIT $6)
-	) c
-	ORDER BY c.priority, c.round, c.place
-) c CROSS JOIN LATERAL (
-	SELECT ` + taskColumns + ` FROM fairq.tasks
-		WHERE queue = $1 AND id = c.id AND takeable::int = 1 /* free */ FOR UPDATE SKIP LOCKED
-) t LIMIT $5`
-)
-
-// search looks for the ready tasks of a range.
+// search looks for the first rows of a range that can be taken: ready tasks, or turns.
 type search struct {
 	rows.Range
-	below int      // the first priority that it does not look at
-	names []string // of the marks that it uses: see nameOf
-	// how many more of each kind are read than wanted, because others may have locked some
-	extra    int
-	locks    bool        // it passes over tasks of locked keys
-	marked   bool        // it begins at the marks
-	whole    bool        // it passes over no locked tasks, which a user may have locked
-	found    []*rows.Row // rows not written since
-	complete bool        // there are no others
+	below  int      // the first priority that it does not look at
+	names  []string // of the marks that it uses: see moveMarksBack
+	extra  int      // see statement
+	marked bool     // it begins at the marks
+	locks  bool     // it passes over locked keys, and locks those of the rows that it finds
+	whole  bool     // it passes over no locked tasks, which a user may have locked
+
+	places func() []rows.Tuple // of the rows that it has found, if these are not written yet
 }
 
-// newSearch returns the search for the tasks of a range.
+// isSearch reports whether a range is a search.
+func isSearch(r rows.Range) bool {
+	is := r.Index == rows.TaskReady || r.Index == rows.TurnReady || r.Index == rows.TurnKind
+	return is && r.Lock == rows.SkipLocked && r.From == nil && len(r.To) == 1 && r.Limit > 0 &&
+		!r.Desc
+}
+
+// newSearch returns the search for the rows of a range.
 func (v *view) newSearch(r *rows.Range, extra int) *search {
-	s := &search{Range: *r, below: int(r.To[0].(int64)), names: []string{""}, extra: extra}
-	if r.Index == rows.TaskKind {
+	s := &search{
+		Range: *r, below: int(r.To[0].(int64)), names: []string{columns.Indexes[r.Index].Table},
+		extra: extra, marked: v.tx.db.marks.uses(uint64(v.queue)), locks: v.locksKeys,
+	}
+	if r.Index == rows.TurnKind {
 		s.names = nil
 		for _, p := range r.Prefixes {
 			s.names = append(s.names, nameOf(p[0].(string)))
 		}
 	}
-	s.locks = v.locksKeys && r.Lock == rows.SkipLocked
-	s.marked = v.tx.db.marks.uses(uint64(v.queue))
 	return s
 }
 
-// nameOf returns the name of the marks of a kind. The marks of all tasks have the name "".
+// nameOf returns the name of the marks of the turns of a kind.
 func nameOf(kind string) string { return "=" + kind }
 
-// statement returns the query of a search.
-func (s *search) statement(queue int64) (string, []any) {
+// someExtra is the extra of a search that is tried first, and manyExtra that of the next one.
+const someExtra, manyExtra = 16, 2000
+
+// statement returns the query of a search. It searches each segment along the index, and the next
+// one only if there are too few rows. The first turns of several kinds are merged, and their keys
+// are locked after that, so that only keys of returned turns are locked. So extra more turns of
+// each kind are read than wanted: others may have locked the keys of the first ones.
+func (s *search) statement(queue int64, selected string) (string, []any) {
 	names := make([][]byte, len(s.names))
 	for i, name := range s.names {
 		names[i] = []byte(name)
 	}
-	sql, args := sqlReady, []any{queue, names, s.below, s.marked, s.Limit}
-	if s.Index == rows.TaskKind {
-		sql, args = sqlReadyKinds, append(args, s.Limit+s.extra)
-	}
+	free, lock := "true", lockOf(&s.Range)
 	if s.locks {
-		sql = strings.Replace(sql, "/* free */", "AND "+sqlTryKey, 1)
+		free = sqlTryKey
 	}
 	if s.whole {
-		sql = strings.Replace(sql, "SKIP LOCKED", "", 1)
+		lock = strings.TrimSuffix(lock, " SKIP LOCKED")
 	}
-	return sql, args
+	in, which := &columns.Indexes[s.Index], free
+	if s.Index == rows.TurnKind {
+		which = "kind = substr(s.name, 2)"
+	}
+	sql := "SELECT t.* FROM " + sqlSegments + ` CROSS JOIN LATERAL (
+	SELECT ` + selected + " FROM fairq." + in.Table + `
+	WHERE queue = $1 AND ` + in.Where + " AND " + which + `
+		AND (priority, round, place) >= (s.priority, s.round, s.place) AND priority < s.below
+	ORDER BY priority, round, place LIMIT $5::bigint + $6::bigint` + lock + `
+) t`
+	if s.Index == rows.TurnKind { // OFFSET 0 keeps the planner from locking keys before
+		sql = "SELECT * FROM (" + sql + `
+ORDER BY t.priority, t.round, t.place OFFSET 0) t WHERE ` + free
+	}
+	return sql + " LIMIT $5", []any{queue, names, s.below, s.marked, s.Limit, s.extra}
 }
 
-// someExtra is the extra of a search that is tried first.
-const someExtra = 16
-
-// addSearch adds a search to the batch, and keeps its result.
+// addSearch adds a search to the batch, for a later Scan.
 func (v *view) addSearch(s *search) {
-	v.ready = s
-	sql, args := s.statement(v.queue)
-	read := reader(columns.Tasks, columns.Tasks.All,
-		func(r *rows.Row) { s.found = append(s.found, r) })
-	v.tx.add(sql, args...).Query(func(r pgx.Rows) error {
-		s.found = nil
-		err := read(r)
-		s.complete = s.Index == rows.TaskReady && len(s.found) < s.Limit
-		return err
-	})
+	found := tables[columns.Indexes[s.Index].Table].search(v, s)
+	v.fetched = append(v.fetched, fetched{s.Range, found})
 }
 
-// isSearch reports whether a range is a search: the first ready tasks.
-func isSearch(r rows.Range) bool {
-	return (r.Index == rows.TaskReady || r.Index == rows.TaskKind) && !r.Desc
-}
-
-// readyTasks returns the tasks of a range that no other transaction has locked.
-func (v *view) readyTasks(r *rows.Range) ([]*rows.Row, error) {
-	s := v.ready
-	if v.ready = nil; s != nil && reflect.DeepEqual(s.Range, *r) &&
-		(len(s.found) == r.Limit || s.complete) {
-		return s.found, nil
-	}
-	for _, extra := range [...]int{someExtra, 2000} {
-		v.tx.flush()
-		v.addSearch(v.newSearch(r, extra))
-		if err := v.tx.send("ready"); err != nil {
-			return nil, err
+func (t *tableOps[R]) search(v *view, s *search) any {
+	sql, args := s.statement(v.queue, t.names)
+	found := addRows(v, t.Table, t.All, sql, args)
+	s.places = func() (all []rows.Tuple) {
+		for _, r := range *found {
+			all = append(all, t.Schema.Place(s.Index, r))
 		}
-		if len(v.ready.found) > 0 || v.ready.complete {
-			break
-		}
+		return all
 	}
-	found := v.ready.found
-	v.ready = nil
-	return found, nil
+	return found
 }

@@ -10,6 +10,9 @@ import (
 	"github.com/fairq/fairq/store/internal/rows"
 )
 
+// ofKeys are the tables whose rows are not to be changed without the lock of their key.
+var ofKeys = []string{"tasks", "turns", "keys"}
+
 // query builds the statement for a range.
 type query struct {
 	sql  strings.Builder
@@ -43,7 +46,7 @@ func (q *query) compare(fields []string, op string, with rows.Tuple) {
 func (v *view) statement(r *rows.Range, selected string) (string, []any) {
 	in := &columns.Indexes[r.Index]
 	q := &query{args: []any{v.queue}}
-	several := r.Prefixes != nil && len(r.Prefixes) != 1
+	several := len(r.Prefixes) > 1
 	if several {
 		// The rows are looked up one by one, because with = ANY the planner scans a whole queue if
 		// it is nearly empty at planning time.
@@ -52,11 +55,11 @@ func (v *view) statement(r *rows.Range, selected string) (string, []any) {
 	q.sql.WriteString("SELECT " + selected + " FROM fairq." + in.Table + " WHERE queue = $1")
 	rest := in.Fields
 	switch {
+	case len(r.Prefixes) == 0 && r.Prefixes != nil:
+		q.and("false")
+		return q.sql.String(), q.args
 	case several:
-		n := 1 // even without prefixes
-		if len(r.Prefixes) > 0 {
-			n = len(r.Prefixes[0])
-		}
+		n := len(r.Prefixes[0])
 		for i := range n {
 			q.and(fmt.Sprintf("%s = u.f%d", in.Fields[i], i))
 		}
@@ -73,7 +76,7 @@ func (v *view) statement(r *rows.Range, selected string) (string, []any) {
 		q.and(in.Where)
 	}
 	q.only(&r.Only)
-	if v.locksKeys && r.Lock == rows.SkipLocked && (in.Table == "tasks" || in.Table == "keys") {
+	if v.locksKeys && r.Lock == rows.SkipLocked && slices.Contains(ofKeys, in.Table) {
 		q.and(sqlTryKey)
 	}
 	if len(rest) > 0 {
@@ -86,9 +89,10 @@ func (v *view) statement(r *rows.Range, selected string) (string, []any) {
 	if r.Limit > 0 {
 		q.sql.WriteString(" LIMIT " + q.arg(int64(r.Limit)))
 	}
-	q.sql.WriteString(lockOf(r))
+	lock := lockOf(r)
+	q.sql.WriteString(lock)
 	if several {
-		if r.Lock == rows.NoLock { // keeps the planner from looking for another way, as locks do
+		if lock == "" { // keeps the planner from looking for another way, as locks do
 			q.sql.WriteString(" OFFSET 0")
 		}
 		q.sql.WriteString(") t")
@@ -99,9 +103,6 @@ func (v *view) statement(r *rows.Range, selected string) (string, []any) {
 // rows adds prefixes to the arguments, and returns SQL for them: rows u with the fields f0, f1 and
 // so on. Each argument is an array with the values of one field.
 func (q *query) rows(prefixes []rows.Tuple) string {
-	if len(prefixes) == 0 {
-		return "unnest(" + q.arg([]int64{}) + "::bigint[]) u (f0)"
-	}
 	var arrays, names []string
 	for f, x := range prefixes[0] {
 		numbers, texts := make([]int64, len(prefixes)), make([][]byte, len(prefixes))
@@ -135,10 +136,13 @@ func (q *query) only(o *rows.Only) {
 	}
 }
 
-// lockOf returns the lock clause for rows. Consumers read with ForUpdate are not deleted, so reads
-// with ForShare need not wait.
+// lockOf returns the lock clause for rows. Turns need none, because their key stands for them, or
+// the transaction is exclusive. Consumers read with ForUpdate are not deleted, so reads with
+// ForShare need not wait.
 func lockOf(r *rows.Range) string {
 	switch {
+	case columns.Indexes[r.Index].Table == "turns":
+		return ""
 	case r.Lock == rows.SkipLocked:
 		return " FOR UPDATE SKIP LOCKED"
 	case r.Lock == rows.ForShare:
@@ -149,12 +153,6 @@ func lockOf(r *rows.Range) string {
 		return " FOR UPDATE"
 	}
 	return ""
-}
-
-// unlocked returns a query that locks nothing. OFFSET 0 keeps the planner from looking for
-// another way, as the locks did.
-func unlocked(sql string) string {
-	return strings.NewReplacer("FOR UPDATE SKIP LOCKED", "OFFSET 0").Replace(sql)
 }
 
 // fetched is a range that was read ahead.
@@ -188,7 +186,9 @@ func (v *view) take(r *rows.Range) any {
 }
 
 // Fetch implements rows.View.
-func (v *view) Fetch(ranges ...rows.Range) error {
+func (v *view) Fetch(ranges ...rows.Range) error { return v.fetch("fetch", ranges...) }
+
+func (v *view) fetch(what string, ranges ...rows.Range) error {
 	sends := false
 	for i := range ranges {
 		r := &ranges[i]
@@ -205,25 +205,20 @@ func (v *view) Fetch(ranges ...rows.Range) error {
 	if !sends {
 		return nil
 	}
-	return v.tx.send("fetch")
+	return v.tx.send(what)
 }
 
 // addRange adds the reading of a range to the batch, for a later Scan.
 func (v *view) addRange(r *rows.Range) {
+	if isSearch(*r) {
+		v.addSearch(v.newSearch(r, someExtra))
+		return
+	}
 	var found any
-	switch columns.Indexes[r.Index].Table {
-	case "tasks":
+	if table := columns.Indexes[r.Index].Table; table == "tasks" {
 		found = v.addTasks(r)
-	case "keys":
-		found = keyOps.add(v, r)
-	case "served":
-		found = servedOps.add(v, r)
-	case "consumers":
-		found = consumerOps.add(v, r)
-	case "outcomes":
-		found = outcomeOps.add(v, r)
-	case "history":
-		found = historyOps.add(v, r)
+	} else {
+		found = tables[table].add(v, r)
 	}
 	v.fetched = append(v.fetched, fetched{*r, found})
 }

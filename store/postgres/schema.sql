@@ -25,7 +25,8 @@ CREATE TABLE fairq.rounds (
 );
 CREATE INDEX rounds_round ON fairq.rounds (queue, priority, round);
 
--- No ready task of a priority comes before its mark. The name is '' for all of them, or '=' and a kind.
+-- No task or turn of a priority that can be taken comes before its mark. The name is that of the
+-- table, or for the turns of a kind '=' and the kind.
 CREATE TABLE fairq.marks (
 	queue    bigint NOT NULL,
 	round    bigint NOT NULL,
@@ -73,12 +74,11 @@ CREATE TABLE fairq.tasks (
 	priority     smallint NOT NULL,
 	state        smallint NOT NULL,
 	role         smallint NOT NULL,
-	front        smallint NOT NULL,
 	takeable     boolean NOT NULL,
 	gap          boolean NOT NULL,
 	returned     boolean NOT NULL,
 	untried      boolean NOT NULL,
-	hidden       boolean NOT NULL,
+	in_line      boolean NOT NULL,
 	key          bytea, -- never NULL
 	kind         bytea NOT NULL,
 	unique_key   bytea,
@@ -88,14 +88,11 @@ CREATE TABLE fairq.tasks (
 	payload      bytea,
 	PRIMARY KEY (queue, id)
 );
-CREATE INDEX tasks_ready ON fairq.tasks (queue, priority, round, place) WHERE takeable AND front <> 1;
-CREATE INDEX tasks_kind ON fairq.tasks (queue, kind, priority, round, place) WHERE takeable AND (kind <> '' OR front = 1);
+CREATE INDEX tasks_ready ON fairq.tasks (queue, priority, round, place) WHERE takeable;
 -- Its condition, which is always true, keeps it from being used for statements that have nothing
 -- to do with keys: when tasks are few, all indexes seem equally good to the planner.
 CREATE INDEX tasks_line ON fairq.tasks (queue, key, priority, round, place) WHERE key IS NOT NULL;
-CREATE INDEX tasks_place ON fairq.tasks (queue, key, priority, ((front <> 3)::int), place) WHERE state = 1 AND front > 0;
-CREATE INDEX tasks_kinds ON fairq.tasks (queue, key, kind, priority, front, place) WHERE state = 1 AND front > 0;
-CREATE INDEX tasks_shown ON fairq.tasks (queue, key, (takeable::int), id) WHERE state = 1 AND front > 0 AND (hidden OR takeable AND front = 3);
+CREATE INDEX tasks_place ON fairq.tasks (queue, key, kind, priority, place) WHERE state = 1 AND in_line;
 CREATE INDEX tasks_wake ON fairq.tasks (queue, wake) WHERE wake > 0;
 CREATE INDEX tasks_since ON fairq.tasks (queue, coalesce(consumer, 0), since) WHERE state IN (3, 4);
 CREATE UNIQUE INDEX tasks_unique_key ON fairq.tasks (queue, unique_key) WHERE unique_key <> '';
@@ -123,6 +120,22 @@ CREATE TABLE fairq.keys (
 CREATE INDEX keys_paused ON fairq.keys (queue, key) WHERE paused;
 CREATE INDEX keys_until ON fairq.keys (queue, (waits::int), until) WHERE until > 0;
 CREATE INDEX keys_limits ON fairq.keys (queue, key) WHERE limits <> '';
+
+CREATE TABLE fairq.turns (
+	queue    bigint NOT NULL,
+	task     bigint NOT NULL,
+	round    bigint NOT NULL,
+	used     bigint NOT NULL,
+	place    bigint NOT NULL,
+	priority smallint NOT NULL,
+	leads    boolean NOT NULL,
+	takeable boolean NOT NULL,
+	key      bytea NOT NULL,
+	kind     bytea NOT NULL,
+	PRIMARY KEY (queue, key, priority, kind, task)
+);
+CREATE INDEX turns_ready ON fairq.turns (queue, priority, round, place) WHERE takeable AND leads;
+CREATE INDEX turns_kind ON fairq.turns (queue, kind, priority, round, place) WHERE takeable;
 
 CREATE TABLE fairq.served (
 	queue    bigint NOT NULL,

@@ -26,12 +26,19 @@ type tableOps[R any] struct {
 var (
 	taskOps     = tableOf(columns.Tasks, "", "")
 	keyOps      = tableOf(columns.Keys, "", "")
+	turnOps     = tableOf(columns.Turns, "", "")
 	servedOps   = tableOf(columns.Served, "", "")
 	consumerOps = tableOf(columns.Consumers, "", "")
 	groupOps    = tableOf(columns.Groups, "", "")
 	outcomeOps  = tableOf(columns.Outcomes, ", written", ", pg_current_xact_id()")
 	historyOps  = tableOf(columns.History, "", "")
 )
+
+// tables are the operations of the tables, by their names.
+var tables = map[string]interface {
+	add(v *view, r *rows.Range) any
+	search(v *view, s *search) any
+}{}
 
 // tableOf returns the operations of a table, perhaps with a further column and its value.
 func tableOf[R any](of *columns.Table[R], column, value string) *tableOps[R] {
@@ -47,6 +54,7 @@ func tableOf[R any](of *columns.Table[R], column, value string) *tableOps[R] {
 		"SELECT t.ctid FROM %s CROSS JOIN LATERAL (SELECT ctid FROM fairq."+of.Name+
 		" WHERE queue = $1 AND ("+of.Names(of.Key)+") = ("+theirs+") OFFSET 0) t))")
 	t.remove.deletes = true
+	tables[of.Name] = t
 	return t
 }
 
@@ -113,7 +121,14 @@ func addRows[R any](
 	return all
 }
 
-func (v *view) Tasks() rows.Table[rows.Row]     { return taskTable{v} }
+func (v *view) Tasks() rows.Table[rows.Row] {
+	return taskTable{rowTable[rows.Row]{v, taskOps}}
+}
+
+func (v *view) Turns() rows.Table[rows.Turn] {
+	return turnTable{rowTable[rows.Turn]{v, turnOps}}
+}
+
 func (v *view) Keys() rows.Table[rows.Key]      { return rowTable[rows.Key]{v, keyOps} }
 func (v *view) Served() rows.Table[rows.Served] { return rowTable[rows.Served]{v, servedOps} }
 func (v *view) Groups() rows.Table[rows.Group]  { return rowTable[rows.Group]{v, groupOps} }
@@ -128,17 +143,18 @@ func (v *view) Outcomes() rows.Table[rows.Outcome] {
 
 // Scan implements rows.Table.
 func (t rowTable[R]) Scan(r rows.Range) ([]*R, error) {
-	if found := t.take(&r); found != nil {
-		return *found.(*[]*R), nil
+	found := t.take(&r)
+	if found == nil {
+		if err := t.fetch("read "+t.Name, r); err != nil {
+			return nil, err
+		}
+		found = t.take(&r)
 	}
-	t.tx.flush()
-	found := t.add(t.view, &r)
-	err := t.tx.send("read " + t.Name)
-	return *found, err
+	return t.Merged(&r, *found.(*[]*R)), nil
 }
 
 // add adds the reading of a range to the batch. The rows are there after send.
-func (t *tableOps[R]) add(v *view, r *rows.Range) *[]*R {
+func (t *tableOps[R]) add(v *view, r *rows.Range) any {
 	sql, args := v.statement(r, t.names)
 	return addRows(v, t.Table, t.All, sql, args)
 }
@@ -158,7 +174,7 @@ func (t rowTable[R]) Delete(r *R) error {
 // write buffers a row for a statement, after the buffered change of the same row by another one.
 func (t rowTable[R]) write(r *R, sql, other rowsSQL, some columns.Choice) {
 	t.forgetFetched(t.Name)
-	var key [2]any
+	var key rowKey
 	copy(key[:], t.Schema[0].Place(r))
 	for _, b := range t.buffers {
 		if _, ok := b.at[key]; ok && b.sql == other {
@@ -177,4 +193,29 @@ func (t rowTable[R]) Sweep(r rows.Range) error {
 	t.tx.flush()
 	t.tx.add("DELETE FROM fairq."+t.Name+" WHERE ctid = ANY(ARRAY("+sql+"))", args...)
 	return nil
+}
+
+// turnTable is the table of turns.
+type turnTable struct{ rowTable[rows.Turn] }
+
+// Put implements rows.Table.
+func (t turnTable) Put(r *rows.Turn) error {
+	if r.Takeable {
+		t.moveMarksBack(r.Priority, r.Round, r.Place, t.Name, nameOf(r.Kind))
+	}
+	return t.rowTable.Put(r)
+}
+
+// Scan implements rows.Table. If a search of kinds finds nothing, others may have locked the keys
+// of all turns that it has read.
+func (t turnTable) Scan(r rows.Range) ([]*rows.Turn, error) {
+	found, err := t.rowTable.Scan(r)
+	if len(found) > 0 || err != nil || !t.locksKeys || r.Index != rows.TurnKind || !isSearch(r) {
+		return found, err
+	}
+	t.addSearch(t.newSearch(&r, manyExtra))
+	if err := t.tx.send("search"); err != nil {
+		return nil, err
+	}
+	return t.rowTable.Scan(r)
 }

@@ -91,34 +91,33 @@ func insertSome(v rows.Calls, first uint64, n int) error {
 }
 
 // take takes tasks, and returns their rounds, which are being served then.
-func take(tb testing.TB, db *database, queue uint64, n int) []uint64 {
+func take(tb testing.TB, db *database, queue uint64, n int) (rounds []uint64) {
 	tb.Helper()
-	return takeOf(tb, db, queue, everything, n)
+	r := rows.ReadyRange(everything, n)
+	repeat(tb, db, queue, r, func(v rows.Calls) error {
+		rounds = nil
+		list, err := v.Rows(r)
+		for _, r := range list {
+			rounds = append(rounds, r.Round)
+			v.Head().Rounds[r.Priority] = max(r.Round, v.Head().Rounds[r.Priority])
+			err = cmp.Or(err, takeRow(v, r))
+		}
+		return cmp.Or(err, v.Save())
+	})
+	return rounds
 }
 
-func takeOf(
-	tb testing.TB, db *database, queue uint64, f rows.Filter, n int,
-) (rounds []uint64) {
+// repeat runs f in a transaction that plans to read a range, until it can be committed.
+func repeat(
+	tb testing.TB, db *database, queue uint64, r rows.Range, f func(v rows.Calls) error,
+) {
 	tb.Helper()
-	plan := rows.Plan{Numbers: n, Ranges: []rows.Range{rows.ReadyRange(f, n)}}
-	for {
-		rounds = nil
-		err := in(db, queue, plan, func(v rows.Calls) error {
-			list, err := v.Ready(f, n)
-			for _, r := range list {
-				rounds = append(rounds, r.Round)
-				v.Head().Rounds[r.Priority] = max(r.Round, v.Head().Rounds[r.Priority])
-				if err == nil {
-					err = takeRow(v, r)
-				}
-			}
-			return cmp.Or(err, v.Save())
-		})
-		if !again(db, err) {
-			require.NoError(tb, err)
-			return rounds
-		}
+	plan := rows.Plan{Numbers: r.Limit, Ranges: []rows.Range{r}}
+	err := in(db, queue, plan, f)
+	for again(db, err) {
+		err = in(db, queue, plan, f)
 	}
+	require.NoError(tb, err)
 }
 
 func takeRow(v rows.Calls, r *rows.Row) (err error) {

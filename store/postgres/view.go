@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
@@ -29,9 +28,7 @@ type view struct {
 	numbers      []uint64 // fetched and not used yet
 	numbersAsked int
 
-	// Rows that were read ahead and are still right.
-	ready   *search // the plan's
-	fetched []fetched
+	fetched []fetched // rows that were read ahead and are still right
 
 	counted   *byState // as it is in the database; nil if it was not read
 	countRows int      // in how many rows
@@ -64,7 +61,6 @@ const (
 // because a statement that writes many rows must not have the same row twice. It forgets tasks
 // that were read ahead.
 func (v *view) change(r *rows.Row, o op) {
-	v.ready = nil
 	v.forgetFetched("tasks")
 	c := change{*r, o}
 	if i, ok := v.changed[r.ID]; ok && o == opInsert && v.changes[i].op == opDelete {
@@ -95,7 +91,7 @@ func (c change) after(first *change) change {
 }
 
 // taskTable is the table of tasks.
-type taskTable struct{ *view }
+type taskTable struct{ rowTable[rows.Row] }
 
 // Put implements rows.Table.
 func (v taskTable) Put(r *rows.Row) error {
@@ -104,14 +100,14 @@ func (v taskTable) Put(r *rows.Row) error {
 	case r.Was == 0:
 		v.change(r, opInsert)
 		v.inserts++
-	case r.Was == driver.Ready && r.State == driver.Taken:
+	case r.Was == driver.Ready && r.State == driver.Taken && !r.InLine:
 		v.change(r, opTake)
 		return nil
 	default:
 		v.change(r, opUpdate)
 	}
-	if v.marked && r.Takeable {
-		v.moveMarksBack(r)
+	if r.Takeable {
+		v.moveMarksBack(r.Priority, r.Round, r.Place, v.Name)
 	}
 	return nil
 }
@@ -123,45 +119,23 @@ func (v taskTable) Delete(r *rows.Row) error {
 	return nil
 }
 
-// Sweep implements rows.Table. It is never called for tasks.
-func (v taskTable) Sweep(rows.Range) error {
-	return v.tx.db.failed("sweep", errors.ErrUnsupported)
-}
-
-// Scan implements rows.Table.
-func (v taskTable) Scan(r rows.Range) ([]*rows.Row, error) {
-	if found := v.take(&r); found != nil {
-		return *found.(*[]*rows.Row), nil
-	}
-	if isSearch(r) && r.Lock == rows.SkipLocked {
-		return v.readyTasks(&r)
-	}
-	v.tx.flush()
-	found := v.addTasks(&r)
-	err := v.tx.send("read tasks")
-	return *found, err
-}
-
 // The columns of tasks that are read.
 var (
 	taskColumns   = columns.Tasks.Names(columns.Tasks.All) // the payload is the last
 	noPayload     = strings.TrimSuffix(taskColumns, ", payload")
 	smallPayloads = noPayload + fmt.Sprintf(
 		", CASE WHEN octet_length(payload) <= %d THEN payload END", rows.MaxKept)
-	turnColumns = columns.Tasks.Names(columns.Turns)
+	turnColumns = columns.Tasks.Names(columns.TurnFields)
 )
 
 // addTasks adds the reading of tasks to the batch. They are there after send.
 func (v *view) addTasks(r *rows.Range) *[]*rows.Row {
 	selected, some := noPayload, columns.Tasks.All[:len(columns.Tasks.All)-1]
 	switch {
-	case r.Index == rows.TaskKind:
-		sql, args := v.newSearch(r, 0).statement(v.queue)
-		return addRows(v, columns.Tasks, columns.Tasks.All, unlocked(sql), args)
 	case r.Payload:
 		selected, some = taskColumns, columns.Tasks.All
 	case r.Turns:
-		selected, some = turnColumns, columns.Turns
+		selected, some = turnColumns, columns.TurnFields
 	case r.Each && !r.Desc, r.Index != rows.TaskID && r.Lock != rows.NoLock:
 		selected, some = smallPayloads, columns.Tasks.All // they may be kept, see rows.Plan
 	}

@@ -40,19 +40,22 @@ func withRows(all []columns.Column, sql string) rowsSQL {
 type rowBuffer struct {
 	sql  rowsSQL
 	rows [][]any
-	at   map[[2]any]int // the index of a row by its key, if they have one
+	at   map[rowKey]int // the index of a row by its key, if they have one
 }
 
 func (t *rowBuffer) add(row ...any) { t.rows = append(t.rows, row) }
 
+// rowKey is the primary key of a row.
+type rowKey [4]any
+
 // set adds a row, which takes the place of an earlier one with the same key.
-func (t *rowBuffer) set(key [2]any, row []any) {
+func (t *rowBuffer) set(key rowKey, row []any) {
 	if i, ok := t.at[key]; ok {
 		t.rows[i] = row
 		return
 	}
 	if t.at == nil {
-		t.at = map[[2]any]int{}
+		t.at = map[rowKey]int{}
 	}
 	t.at[key] = len(t.rows)
 	t.add(row...)

@@ -26,10 +26,10 @@ var may = map[*statement]string{
 	countKeys:   "SCAN", // the keys that it has just found, one by one
 }
 
-// wholeQueue is the plan of a step through an index of all tasks. The indexes of taken and buried
-// tasks are short.
-var wholeQueue = regexp.MustCompile(`fairq_tasks` +
-	`(_(ready|kind|line|place|kinds|shown|wake|state|group|unique_key))? \(queue=\?\)`)
+// wholeQueue is the plan of a step through an index of all tasks or turns. The indexes of taken
+// and buried tasks are short.
+var wholeQueue = regexp.MustCompile(`fairq_(tasks|turns)` +
+	`(_(ready|kind|line|place|wake|state|group|unique_key))? \(queue=\?\)`)
 
 // runAll runs every statement, so that it is known.
 func runAll(t *testing.T, d *db) {
@@ -42,6 +42,7 @@ func runAll(t *testing.T, d *db) {
 		v.Head().Paused, v.Head().Rounds[1], v.Head().Settings = true, 5, []byte("other")
 		for i, err := range []error{
 			v.Put(r), v.Save(), v.SetKey(&rows.Key{Key: "k", Paused: true}), v.SetKey(&rows.Key{Key: "l"}),
+			v.Turns().Put(&rows.Turn{Round: 1}), v.Turns().Delete(&rows.Turn{}),
 			v.Served().Put(&rows.Served{Round: 1}), v.SweepServed(1, 5, 5),
 			v.SetGroup(&rows.Group{Group: life.Group{Tasks: 1}}), v.SetGroup(&rows.Group{}),
 			v.SetOutcome(&rows.Outcome{Until: 5}), v.SetOutcome(&rows.Outcome{}), v.SweepOutcomes(5, 5),
@@ -125,6 +126,10 @@ func TestPlansAnalyzed(t *testing.T) {
 				Wake: 5,
 			}
 			require.NoError(t, v.Put(r))
+			require.NoError(t, v.Turns().Put(&rows.Turn{
+				Line: rows.Line{Key: r.Key, Priority: r.Priority}, Task: id, Round: r.Round, Place: id,
+				Leads: true, Takeable: r.Takeable,
+			}))
 		}
 	})
 	require.NoError(t, d.conn.script("ANALYZE"))

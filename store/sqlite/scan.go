@@ -96,16 +96,8 @@ func (v *view) scan(r *rows.Range, read func(c *cells)) error {
 	return nil
 }
 
-// each is scan for one prefix. Of tasks without a kind only tasks with a shared turn are in
-// the index of kinds; the others are found in the index of all.
+// each is scan for one prefix.
 func (v *view) each(r *rows.Range, prefix rows.Tuple, read func(c *cells)) error {
-	if r.Index == rows.TaskKind && prefix[0] == "" {
-		all := *r
-		all.Index, all.Only.Kind = rows.TaskReady, new("")
-		if err := v.each(&all, nil, read); err != nil {
-			return err
-		}
-	}
 	o := r.Only
 	s := shape{
 		index: r.Index, prefix: len(prefix), from: len(r.From), to: len(r.To), desc: r.Desc,

@@ -46,7 +46,7 @@ CREATE TABLE ~tasks (
 	priority NOT NULL, weight NOT NULL, cost NOT NULL, ttr NOT NULL, max_attempts NOT NULL,
 	created NOT NULL, deadline NOT NULL,
 	grp NOT NULL, state NOT NULL, takeable NOT NULL, round NOT NULL, used NOT NULL,
-	gap NOT NULL, returned NOT NULL, untried NOT NULL, front NOT NULL, hidden NOT NULL,
+	gap NOT NULL, returned NOT NULL, untried NOT NULL, in_line NOT NULL,
 	place NOT NULL, since NOT NULL,
 	consumer NOT NULL, follower NOT NULL, attempts NOT NULL, ready_at NOT NULL, until NOT NULL,
 	expires NOT NULL, latest NOT NULL, wake NOT NULL,
@@ -54,16 +54,10 @@ CREATE TABLE ~tasks (
 	metadata NOT NULL, -- JSON, '' if there is none
 	payload
 );
-CREATE INDEX ~tasks_ready ON ~tasks (queue, priority, round, place) WHERE takeable AND front <> 1;
-CREATE INDEX ~tasks_kind ON ~tasks (queue, kind, priority, round, place)
-	WHERE takeable AND (kind <> '' OR front = 1);
+CREATE INDEX ~tasks_ready ON ~tasks (queue, priority, round, place) WHERE takeable;
 CREATE INDEX ~tasks_line ON ~tasks (queue, "key", priority, round, place);
-CREATE INDEX ~tasks_place ON ~tasks (queue, "key", priority, (front<>3), place)
-	WHERE state = 1 AND front > 0;
-CREATE INDEX ~tasks_kinds ON ~tasks (queue, "key", kind, priority, front, place)
-	WHERE state = 1 AND front > 0;
-CREATE INDEX ~tasks_shown ON ~tasks (queue, "key", takeable)
-	WHERE state = 1 AND front > 0 AND (hidden OR takeable AND front = 3);
+CREATE INDEX ~tasks_place ON ~tasks (queue, "key", kind, priority, place)
+	WHERE state = 1 AND in_line;
 CREATE INDEX ~tasks_wake ON ~tasks (queue, wake) WHERE wake > 0;
 CREATE INDEX ~tasks_since ON ~tasks (queue, consumer, since) WHERE state IN (3, 4);
 CREATE INDEX ~tasks_state ON ~tasks (queue, state) WHERE state <> 1 AND state <> 3;
@@ -79,6 +73,14 @@ CREATE TABLE ~keys (
 ) WITHOUT ROWID;
 CREATE INDEX ~keys_until ON ~keys (queue, waits, until) WHERE until > 0;
 CREATE INDEX ~keys_limits ON ~keys (queue, "key") WHERE limits <> '';
+
+CREATE TABLE ~turns (
+	queue, "key", priority, kind, task, round NOT NULL, used NOT NULL, place NOT NULL,
+	leads NOT NULL, takeable NOT NULL,
+	PRIMARY KEY (queue, "key", priority, kind, task)
+) WITHOUT ROWID;
+CREATE INDEX ~turns_ready ON ~turns (queue, priority, round, place) WHERE takeable AND leads;
+CREATE INDEX ~turns_kind ON ~turns (queue, kind, priority, round, place) WHERE takeable;
 
 CREATE TABLE ~served (queue, priority, "key", round NOT NULL, used NOT NULL,
 	PRIMARY KEY (queue, priority, "key")) WITHOUT ROWID;

@@ -65,14 +65,7 @@ var (
 		`SELECT ` + columns.Outcomes.Names(columns.Outcomes.All) +
 			` FROM ~outcomes WHERE queue = ? AND written > ?`,
 	}
-	dropTasks   = &statement{"drop", `DELETE FROM ~tasks WHERE id BETWEEN ? AND ?`}
-	dropHistory = &statement{"drop", `DELETE FROM ~history WHERE id BETWEEN ? AND ?`}
-	dropOthers  = [...]*statement{
-		{"drop", `DELETE FROM ~keys WHERE queue = ?`},
-		{"drop", `DELETE FROM ~served WHERE queue = ?`},
-		{"drop", `DELETE FROM ~consumers WHERE queue = ?`},
-		{"drop", `DELETE FROM ~groups WHERE queue = ?`},
-		{"drop", `DELETE FROM ~outcomes WHERE queue = ?`},
+	drops = []*statement{ // and those of the tables in tables.go
 		{"drop", `DELETE FROM ~rounds WHERE queue = ?`},
 		{"drop", `DELETE FROM ~queues WHERE id = ?`},
 	}

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"cmp"
 	sqldriver "database/sql/driver"
 	"fmt"
 	"slices"
@@ -28,6 +27,7 @@ type tableOps[R any] struct {
 var (
 	taskOps     = tableOf(columns.Tasks, "")
 	keyOps      = tableOf(columns.Keys, "")
+	turnOps     = tableOf(columns.Turns, "")
 	servedOps   = tableOf(columns.Served, "")
 	consumerOps = tableOf(columns.Consumers, "")
 	groupOps    = tableOf(columns.Groups, "")
@@ -43,8 +43,9 @@ var texts = map[string]struct{ columns, key string }{}
 func tableOf[R any](of *columns.Table[R], column string) *tableOps[R] {
 	names, key := of.Names(of.All), of.Names(of.Key)
 	t := &tableOps[R]{Table: of, hasRowid: key == "id"}
-	into, read, conflict := names+column, names, ""
+	into, read, conflict, all := names+column, names, "", "queue = ?"
 	if t.hasRowid {
+		all = fmt.Sprintf("id BETWEEN ?1 << %d AND ?1 << %[1]d | %d", idBits, maxID)
 		read = fmt.Sprintf("id & %d, %s", maxID, names[len("id, "):])
 	} else {
 		key = "queue, " + key
@@ -56,6 +57,7 @@ func tableOf[R any](of *columns.Table[R], column string) *tableOps[R] {
 	}
 	t.put = &statement{"write " + of.Name, "INSERT INTO ~" + of.Name + " (queue, " + into +
 		") VALUES (?, " + marks(into) + ")" + conflict}
+	drops = append(drops, &statement{"drop", "DELETE FROM ~" + of.Name + " WHERE " + all})
 	t.remove = &statement{"delete " + of.Name, "DELETE FROM ~" + of.Name + " WHERE (" + key +
 		") = (" + marks(key) + ")"}
 	return t
@@ -70,6 +72,7 @@ func (v *view) Tasks() rows.Table[rows.Row] {
 	return taskTable{table[rows.Row]{v, taskOps}}
 }
 func (v *view) Keys() rows.Table[rows.Key]      { return table[rows.Key]{v, keyOps} }
+func (v *view) Turns() rows.Table[rows.Turn]    { return table[rows.Turn]{v, turnOps} }
 func (v *view) Served() rows.Table[rows.Served] { return table[rows.Served]{v, servedOps} }
 func (v *view) Groups() rows.Table[rows.Group]  { return table[rows.Group]{v, groupOps} }
 func (v *view) History() rows.Table[rows.Ended] { return table[rows.Ended]{v, historyOps} }
@@ -97,7 +100,7 @@ func (t table[R]) Scan(r rows.Range) (all []*R, err error) {
 	row := t.Cells()
 	defer t.Done(row)
 	err = t.scan(&r, reader(row, &all))
-	return all, err
+	return t.Merged(&r, all), err
 }
 
 // exec runs a statement with the queue, if it wants that, the chosen columns of a row, and more.
@@ -151,22 +154,6 @@ func (t outcomeTable) Put(o *rows.Outcome) error {
 // transaction, so they change if, and only if, a row was written.
 type taskTable struct{ table[rows.Row] }
 
-// Scan implements rows.Table.
-func (t taskTable) Scan(r rows.Range) ([]*rows.Row, error) {
-	found, err := t.table.Scan(r)
-	if r.Index == rows.TaskKind {
-		slices.SortFunc(found, byTurn)
-		found = found[:min(cmp.Or(r.Limit, len(found)), len(found))]
-	}
-	return found, err
-}
-
-// byTurn compares tasks in the order in which they are taken.
-func byTurn(a, b *rows.Row) int {
-	return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Round, b.Round),
-		cmp.Compare(a.Place, b.Place), cmp.Compare(a.ID, b.ID))
-}
-
 // updateOf returns a statement that updates columns of a task. The last argument is the id; the
 // driver binds numbered arguments more slowly.
 func updateOf(name, more string, some columns.Choice) *statement {
@@ -213,7 +200,8 @@ func isRare(row *columns.Cells[rows.Row]) bool {
 	})
 }
 
-// Put implements rows.Table. A taken row stays at its place in the index by keys.
+// Put implements rows.Table. A taken row that was in no line stays at its place in the index by
+// keys.
 func (t taskTable) Put(r *rows.Row) error {
 	st, isNew, some, row := updateTask, r.Was == 0, columns.Updated, t.CellsOf(r)
 	switch {
@@ -221,7 +209,7 @@ func (t taskTable) Put(r *rows.Row) error {
 		st, some = t.put, t.All
 	case isNew:
 		st, some = insertPlain, columns.Usual
-	case r.Was == driver.Ready && r.State == driver.Taken:
+	case r.Was == driver.Ready && r.State == driver.Taken && !r.InLine:
 		st, some = takeTask, columns.Taken
 	}
 	n, err := t.exec(st, isNew, row, some)

@@ -103,13 +103,8 @@ func (v *view) do(st *statement, values ...sqldriver.Value) error {
 
 // Drop implements rows.View.
 func (v *view) Drop() (done bool, err error) {
-	for _, s := range [...]*statement{dropTasks, dropHistory} {
-		if _, err := v.session.exec(s, v.rowid(0), v.rowid(maxID)); err != nil {
-			return false, err
-		}
-	}
-	for _, s := range dropOthers {
-		if _, err := v.session.exec(s, v.queue); err != nil {
+	for _, s := range drops {
+		if err := v.do(s, v.queue); err != nil {
 			return false, err
 		}
 	}

@@ -222,6 +222,16 @@ func SetBytes[S string | []byte](field any, b S, null bool) (ok bool, err error)
 	return true, err
 }
 
+// Merged returns the rows that were found for the prefixes of a range, one prefix after the other,
+// in the order and up to the Limit of the range.
+func (t *Table[R]) Merged(r *rows.Range, found []*R) []*R {
+	all := len(Indexes[r.Index].Fields)
+	if r.Each || len(r.Prefixes) < 2 || len(r.Prefixes[0]) == all {
+		return found
+	}
+	return t.Schema.Select(r, slices.Values(found))
+}
+
 // Pick returns the chosen columns.
 func (t *Table[R]) Pick(some Choice) (all []Column) {
 	for _, i := range some {

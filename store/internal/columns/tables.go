@@ -9,7 +9,7 @@ import (
 var (
 	Tasks = table("tasks", rows.Tasks, `id:.@ follower:~? key:.@ kind:.~ unique_key:.~? role:s.~
 		priority:s@ weight:.@?1 cost:.@?1 ttr:.? max_attempts:.? created:. deadline:.~? grp:~? state:s@
-		takeable round:@ used:@? gap:~ returned:~@ untried:~ front:s hidden:~ place:@ since:^
+		takeable round:@ used:@? gap:~ returned:~@ untried:~ in_line place:@ since:^
 		consumer:~^? attempts:~^ ready_at:? until:~^? expires:~? latest:~? wake:~^? err_code:~?
 		err_message:~ metadata:.~? payload:.`,
 		func(r *rows.Row) []any {
@@ -17,8 +17,8 @@ var (
 				&r.ID, &r.Follower, &r.Key, &r.Kind, &r.UniqueKey, (*uint8)(&r.Role), &r.Priority, &r.Weight,
 				&r.Cost, (*int64)(&r.TTR), &r.MaxAttempts, &r.Created, &r.Deadline, &r.Group,
 				(*uint8)(&r.State), &r.Takeable, &r.Round, &r.Used, &r.Gap, &r.Returned, &r.Untried,
-				(*uint8)(&r.Front), &r.Hidden, &r.Place, &r.Since, &r.Consumer, &r.Attempts, &r.ReadyAt,
-				&r.Until, &r.Expires, &r.Latest, &r.Wake,
+				&r.InLine, &r.Place, &r.Since, &r.Consumer, &r.Attempts, &r.ReadyAt, &r.Until, &r.Expires,
+				&r.Latest, &r.Wake,
 				code{&r.Err},
 				message{&r.Err},
 				&r.Metadata,
@@ -33,6 +33,14 @@ var (
 			return []any{
 				&k.Key, &n[0], &n[driver.Ready], &n[driver.Delayed], &n[driver.Taken], &n[driver.Buried],
 				&n[driver.Held], &k.Paused, &k.Waits, &k.Until, &k.Hold, (*uint64)(&k.By), &k.Full, &k.Limits,
+			}
+		})
+
+	Turns = table("turns", rows.Turns,
+		"key:. priority:. kind:. task:. round used place leads takeable",
+		func(t *rows.Turn) []any {
+			return []any{
+				&t.Key, &t.Priority, &t.Kind, &t.Task, &t.Round, &t.Used, &t.Place, &t.Leads, &t.Takeable,
 			}
 		})
 
@@ -74,13 +82,13 @@ var (
 //
 //   - Usual, and rarely Rare, if the task is new;
 //   - Updated if it is updated, and Taken if it is taken, both with the id at the end;
-//   - Turns if a Range.Turns reads it.
+//   - TurnFields if a Range.Turns reads it.
 var (
-	Usual   = Tasks.Without("~")
-	Rare    = Tasks.with("~")
-	Updated = append(Tasks.Without("."), Tasks.Key...)
-	Taken   = append(Tasks.with("^"), Tasks.Key...)
-	Turns   = Tasks.with("@")
+	Usual      = Tasks.Without("~")
+	Rare       = Tasks.with("~")
+	Updated    = append(Tasks.Without("."), Tasks.Key...)
+	Taken      = append(Tasks.with("^"), Tasks.Key...)
+	TurnFields = Tasks.with("@")
 )
 
 // Index is an index of a table in SQL.
@@ -94,32 +102,24 @@ type Index struct {
 // Indexes are the indexes by their numbers.
 var Indexes [rows.NumIndexes]Index
 
-const inLine = "state = 1 AND front > 0"
-
 // indexes have the names, fields and conditions of Indexes.
 var indexes = [rows.NumIndexes][3]string{
 	rows.TaskID:        {"", "id"},
 	rows.TaskUniqueKey: {"unique_key", "unique_key", "unique_key <> ''"},
-	rows.TaskReady:     {"ready", "priority round place", "takeable AND front <> 1"},
-	// Of tasks without a kind only those with a shared turn are there: the others are in TaskReady.
-	rows.TaskKind: {
-		"kind", "kind priority round place", "takeable AND (kind <> '' OR front = 1)",
-	},
-	rows.TaskLine:  {"line", "key priority round place", "key IS NOT NULL"},
-	rows.TaskPlace: {"place", "key priority (front<>3)::int place", inLine},
-	rows.TaskKinds: {"kinds", "key kind priority front place", inLine},
-	rows.TaskShown: {
-		"shown", "key takeable::int id",
-		inLine + " AND (hidden OR takeable AND front = 3)",
-	},
-	rows.TaskWake:  {"wake", "wake", "wake > 0"},
-	rows.TaskSince: {"since", "coalesce(consumer,0) since", "state IN (3, 4)"},
-	rows.TaskState: {"state", "state id", "state <> 1 AND state <> 3"},
-	rows.TaskGroup: {"group", "grp id", "grp <> ''"},
+	rows.TaskReady:     {"ready", "priority round place", "takeable"},
+	rows.TaskLine:      {"line", "key priority round place", "key IS NOT NULL"},
+	rows.TaskPlace:     {"place", "key kind priority place", "state = 1 AND in_line"},
+	rows.TaskWake:      {"wake", "wake", "wake > 0"},
+	rows.TaskSince:     {"since", "coalesce(consumer,0) since", "state IN (3, 4)"},
+	rows.TaskState:     {"state", "state id", "state <> 1 AND state <> 3"},
+	rows.TaskGroup:     {"group", "grp id", "grp <> ''"},
 
 	rows.KeyName:          {"", "key"},
 	rows.KeyUntil:         {"until", "waits::int until", "until > 0"},
 	rows.KeyLimits:        {"limits", "key", "limits <> ''"},
+	rows.TurnLine:         {"", "key priority kind task"},
+	rows.TurnReady:        {"ready", "priority round place", "takeable AND leads"},
+	rows.TurnKind:         {"kind", "kind priority round place", "takeable"},
 	rows.ServedLine:       {"", "priority key"},
 	rows.ServedRound:      {"round", "priority round", "round > 0"},
 	rows.ConsumerNumber:   {"", "number"},

@@ -14,7 +14,7 @@ import (
 // grace is Options.Grace of all queues.
 const grace = 2 * time.Second
 
-// queues are the queues of the load. In the second one only the fronts of keys can be taken.
+// queues are the queues of the load. In the second one lines have the turns.
 var queues = map[string]task.Options[string]{
 	"plain": {Grace: grace, Retention: time.Hour},
 	"limited": {

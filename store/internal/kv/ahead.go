@@ -9,7 +9,7 @@ import (
 // primaryLen is the number of fields in each primary key.
 var primaryLen = map[rows.Index]int{
 	rows.TaskID: 1, rows.KeyName: 1, rows.ServedLine: 2, rows.ConsumerNumber: 1, rows.GroupName: 1,
-	rows.OutcomeKey: 1, rows.HistoryID: 1,
+	rows.OutcomeKey: 1, rows.HistoryID: 1, rows.TurnLine: 4,
 }
 
 // primaryKeys returns the keys of a range that names each row by its primary key, nil for any
@@ -22,9 +22,9 @@ func (v *view) primaryKeys(r *rows.Range) [][]byte {
 	return v.prefixes(r)
 }
 
-// Fetch implements rows.View. The first exchange reads rows that ranges name by primary key, and
-// the index entries in all other ranges. Ranges with Each are short. For them a second exchange
-// reads the rows to which the entries lead.
+// Fetch implements rows.View. In one exchange it reads the rows that ranges name by primary key,
+// and the index entries of other ranges. In a second exchange it reads the rows to which these
+// entries lead, for ranges of tasks with Each, which are short.
 func (v *view) Fetch(ranges ...rows.Range) error { return v.fetch(nil, ranges) }
 
 // fetch is Fetch, and reads further spans in the first exchange.
@@ -54,7 +54,7 @@ func (v *view) fetch(spans []Span, ranges []rows.Range) error {
 	}
 	keys = nil
 	for _, r := range ranges {
-		if !r.Each {
+		if !r.Each || primaryLen[r.Index] > 0 {
 			continue
 		}
 		found, err := table[rows.Row]{v, &tasks}.find(&r)

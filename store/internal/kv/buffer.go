@@ -127,8 +127,9 @@ func (t *buffer) Fetch(keys [][]byte, spans ...Span) error {
 	var unknown [][]byte
 	for _, key := range keys {
 		if _, ok := t.known[string(key)]; !ok {
-			t.known[string(key)] = Entry{}
-			unknown = append(unknown, key)
+			if t.known[string(key)] = (Entry{}); !t.isAbsent(key) {
+				unknown = append(unknown, key)
+			}
 		}
 	}
 	var unread []Span
@@ -166,6 +167,13 @@ func (t *buffer) Fetch(keys [][]byte, spans ...Span) error {
 		}
 	}
 	return nil
+}
+
+// isAbsent reports whether a span was read to its end that would have a key that is not known.
+func (t *buffer) isAbsent(key []byte) bool {
+	return slices.ContainsFunc(t.pages, func(p page) bool {
+		return !p.Loose && p.Next == nil && len(p.Entries) < p.Limit && p.holds(key)
+	})
 }
 
 // page returns the first entries of a span, nil if they were not read.

@@ -119,13 +119,12 @@ func (c *coder) codeTask(r *rows.Row) {
 	number(c, &r.State)
 	c.damaged = c.damaged || r.State < driver.Ready || r.State > driver.Held
 	c.flag(&r.Takeable)
+	c.flag(&r.InLine)
 	number(c, &r.Round)
 	number(c, &r.Used)
 	c.flag(&r.Gap)
 	c.flag(&r.Returned)
 	c.flag(&r.Untried)
-	number(c, &r.Front)
-	c.flag(&r.Hidden)
 	number(c, &r.Place)
 	number(c, &r.Since)
 	number(c, &r.Consumer)
@@ -149,6 +148,18 @@ func (c *coder) codeKey(k *rows.Key) {
 	number(c, &k.Hold)
 	number(c, &k.By)
 	number(c, &k.Full)
+}
+
+func (c *coder) codeTurn(t *rows.Turn) {
+	text(c, &t.Key)
+	number(c, &t.Priority)
+	text(c, &t.Kind)
+	number(c, &t.Task)
+	number(c, &t.Round)
+	number(c, &t.Used)
+	number(c, &t.Place)
+	c.flag(&t.Leads)
+	c.flag(&t.Takeable)
 }
 
 func (c *coder) codeServed(s *rows.Served) {

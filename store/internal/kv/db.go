@@ -34,7 +34,7 @@ func nameKey(queue string) []byte {
 }
 
 // layout is the version of keys and values. A program reads only its own layout.
-const layout = "fairq 5"
+const layout = "fairq 6"
 
 var errForeign = errors.New("the key was not written by fairq")
 

@@ -16,7 +16,7 @@
 //	(queue, 101, process, n)                   a tally: counters of a process. Each of its
 //	                                           transactions of the same time uses another n
 //	(queue, 102)                               the lock of the queue: its process and its end
-//	(queue, 102, 0)                            the mark: no ready task comes before it
+//	(queue, 102, 0)                            the mark: no ready task or turn comes before it
 //	(queue, 103, task)                         a payload
 //	(queue, 104)                               the last change that others may wait for: its
 //	                                           process, and the number of its transaction
@@ -46,9 +46,9 @@
 //
 // Until an engine is compacted, it finds the first key behind deleted keys slowly. So reads of
 // ready tasks begin at a mark. After some thousand tasks were taken, a transaction that takes
-// tasks moves the mark to the first task. Another transaction may be putting a task before the new
-// mark, so moving the mark guards the skipped keys. Each transaction that puts a ready task guards
-// the mark. If the task comes before the mark, that transaction moves the mark back.
+// tasks moves the mark to the first task. It guards the skipped keys, because another transaction
+// may be putting a task there. Each transaction that puts a ready task guards the mark, and moves
+// it back if the task comes before it. A queue with lines has turns in the place of these tasks.
 package kv
 
 import (

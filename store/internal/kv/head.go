@@ -23,7 +23,7 @@ type head struct {
 	tasks       [driver.Held + 1]int
 	number      uint64 // the greatest number in a tally
 	mark        mark
-	deleted     uint64 // the number of deleted entries in TaskReady
+	deleted     uint64 // the number of deleted entries in TaskReady and TurnReady
 
 	lanes     lanes
 	own       tally
@@ -44,13 +44,25 @@ type tally struct {
 	rounds  map[int]uint64
 }
 
-// mark is a position in TaskReady that no entry precedes. Reads of ready tasks begin there.
+// mark is a key in TaskReady or TurnReady that no entry of its index precedes. Reads of that index
+// begin there. One mark is enough, because a queue has entries in one of these indexes only.
 type mark struct {
-	entry   []byte // the fields and the ID of an entry, without the prefix of the index
+	entry   []byte
 	deleted uint64 // head.deleted at the last move
 	moved   bool   // this transaction has moved it, and not written it yet
 
 	guarded bool
+}
+
+func isMarked(i rows.Index) bool { return i == rows.TaskReady || i == rows.TurnReady }
+
+// first returns the first key that an entry of an index may have.
+func (v *view) first(i rows.Index) []byte {
+	at, entry := v.index(i), v.head.mark.entry
+	if bytes.HasPrefix(entry, at) {
+		return bytes.Clone(entry)
+	}
+	return at
 }
 
 func (m *mark) code(c *coder) {
@@ -60,29 +72,29 @@ func (m *mark) code(c *coder) {
 
 func (v *view) markKey() []byte { return appendInt(v.section(sectionLock), 0) }
 
-// moveMark moves the mark forward to the first entry, once enough entries were deleted since the
-// last move. If several processes take tasks, the process of the first lane moves the mark. That
-// process may have stopped. So another process moves the mark after twice as many deletions.
+// moveMark moves the mark forward to the first entry of an index, once enough entries were
+// deleted since the last move. If several processes take tasks, the process of the first lane
+// moves it; the others wait for twice as many deletions, in case that process has stopped.
 //
 // No transaction finds a task before the mark, so no task may be put there unnoticed. Moving the
 // mark guards the skipped keys, and putting a task guards the mark. If both happen at once, one of
 // the two transactions fails.
-func (v *view) moveMark(first []byte) {
+func (v *view) moveMark(i rows.Index, entry []byte) {
 	step := cmp.Or(v.db.options.MarkStep, 4000)
 	if v.head.lanes.own > 0 {
 		step *= 2
 	}
 	if deleted := v.head.deleted; deleted-v.head.mark.deleted >= step {
 		v.guardMark()
-		m, at := &v.head.mark, v.index(rows.TaskReady)
-		v.Guard(append(bytes.Clone(at), m.entry...), append(at, first...))
-		m.entry, m.deleted, m.moved = bytes.Clone(first), deleted, true
+		v.Guard(v.first(i), entry)
+		m := &v.head.mark
+		m.entry, m.deleted, m.moved = bytes.Clone(entry), deleted, true
 	}
 }
 
-// adjustMark counts the deleted key of a TaskReady entry. It moves the mark back if the added key
-// comes before the mark. Either key may be nil.
-func (v *view) adjustMark(deleted, added []byte) {
+// adjustMark counts the deleted key of an entry, and moves the mark back if the added key comes
+// before it. Either key may be nil.
+func (v *view) adjustMark(i rows.Index, deleted, added []byte) {
 	if deleted != nil {
 		v.head.deleted++
 	}
@@ -90,9 +102,8 @@ func (v *view) adjustMark(deleted, added []byte) {
 		return
 	}
 	v.guardMark()
-	entry := added[len(v.index(rows.TaskReady)):]
-	if bytes.Compare(entry, v.head.mark.entry) < 0 {
-		v.head.mark.entry, v.head.mark.moved = bytes.Clone(entry), true
+	if bytes.Compare(added, v.first(i)) < 0 {
+		v.head.mark.entry, v.head.mark.moved = bytes.Clone(added), true
 	}
 }
 

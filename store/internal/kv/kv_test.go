@@ -118,14 +118,13 @@ func fill(t *testing.T, m *memory) {
 	require.NoError(t, err)
 	for state := driver.Ready; state <= driver.Held; state++ {
 		r := set(new(rows.Row), 100*int(state))
-		r.Was, r.State, r.Takeable = 0, state, state == driver.Ready
-		r.Hidden, r.Front = false, rows.AtFront
+		r.Was, r.State, r.Takeable, r.InLine = 0, state, state == driver.Ready, false
 		put(t, v.Tasks(), rows.TaskID, r)
 	}
-	parked := set(new(rows.Row), 600)
-	parked.Was, parked.State, parked.Round = 0, driver.Ready, 0
-	parked.Takeable, parked.Front = false, rows.Parked
-	put(t, v.Tasks(), rows.TaskID, parked)
+	inLine := set(new(rows.Row), 600)
+	inLine.Was, inLine.State, inLine.Takeable = 0, driver.Ready, false
+	put(t, v.Tasks(), rows.TaskID, inLine)
+	put(t, v.Turns(), rows.TurnLine, set(new(rows.Turn), 0))
 	k := set(new(rows.Key), 0)
 	k.Oldest = 0 // the table does not store it
 	put(t, v.Keys(), rows.KeyName, k)
@@ -232,12 +231,13 @@ func readAll(t *testing.T, m *memory) error {
 	c := rows.Calls{View: v}
 	_, e1 := c.List(driver.ListOptions{})
 	_, e2 := c.KeyStats(100)
+	_, e3 := v.Turns().Scan(rows.TurnRange(rows.Filter{MaxPriority: 999}, 9))
 	_, e4 := c.Ready(rows.Filter{MaxPriority: 999}, 9)
 	_, e5 := c.Times(true)
 	_, e6 := c.Rows(rows.LastRange(0, rows.Line{Key: "s101", Priority: 106}))
 	_, _, e7 := c.Ended("0")
 	_, e8 := c.HistoryAfter(0, 9)
-	return errors.Join(e1, e2, e4, e5, e6, e7, e8)
+	return errors.Join(e1, e2, e3, e4, e5, e6, e7, e8)
 }
 
 // TestErrors makes one call of the engine after the other fail. A failed transaction writes
@@ -325,6 +325,13 @@ func TestSkips(t *testing.T) {
 	p.add(1)
 	require.Equal(t, 8, p.count(1))
 	require.LessOrEqual(t, len(p.now)+len(p.before), 2*maxSkipped)
+}
+
+// TestLikely reads one of two likely tasks ahead. The other one stays as it is.
+func TestLikely(t *testing.T) {
+	l := &local{likelyNext: [][]byte{{1}, {2}}}
+	(&view{}).addPayloadKeys(l.likelyTasks(1), &rows.Range{Payload: true})
+	require.Equal(t, [][]byte{{1}, {2}}, l.likelyNext)
 }
 
 // TestTaken takes a task by a copy of its row that is older than the stored row.

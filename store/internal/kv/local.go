@@ -3,6 +3,7 @@ package kv
 import (
 	"encoding/binary"
 	"hash/crc32"
+	"slices"
 	"sync"
 	"time"
 
@@ -102,7 +103,7 @@ func (l *local) noteHead(h *head) {
 func (l *local) likelyTasks(n int) [][]byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.likelyNext[:min(n, len(l.likelyNext))]
+	return slices.Clip(l.likelyNext[:min(n, len(l.likelyNext))])
 }
 
 // maxLines limits the number of lines in local.last.
@@ -163,10 +164,10 @@ func (l *local) shouldLock(exclusive bool) bool {
 	return l.failures >= maxFailures || exclusive && time.Now().Before(l.contendedUntil)
 }
 
-// lanes keep processes that take tasks at the same time from taking the same tasks. Each task that
-// can be taken is in one lane: by its ID, or by its key if the queue counts by key. Each process
-// that has taken tasks lately has a lane, and takes the first tasks of its lane. A process without
-// a lane takes any of the first tasks.
+// lanes keep processes that take tasks at the same time from taking the same ones. Each task that
+// can be taken is in one lane, by its ID, and each turn by its key. Each process that has taken
+// tasks lately has a lane, and takes the first tasks of it. A process without a lane takes any of
+// the first tasks, but no turn before others have skipped it often.
 //
 // The distance from the fair order is bounded. For each task that it wants, a process looks at the
 // first window tasks for each lane. If too few of these tasks are in its lane, the process takes
@@ -186,18 +187,9 @@ const (
 // window returns the number of tasks that a process looks at for each task that it wants.
 func (l lanes) window() int { return window * l.count }
 
-// laneOf returns the lane of a name. In a queue that counts by key, an index entry of a task that
-// can be taken has the lane of the task's key as its value.
+// laneOf returns the lane of a name. The index entries of turns have that of their key.
 func laneOf(name []byte) []byte {
 	return binary.BigEndian.AppendUint32(nil, crc32.ChecksumIEEE(name))
-}
-
-// has reports whether a task is in the lane of the process.
-func (l lanes) has(h hit[rows.Row]) bool {
-	if len(h.value) == 4 {
-		return l.distance(h.value) == 0
-	}
-	return int(id(h)*0x9e3779b97f4a7c15>>40%uint64(l.count)) == l.own
 }
 
 // distance returns how far the lane of the process comes after that for a result of laneOf.

@@ -132,6 +132,20 @@ func (m *memory) Commit(
 	return nil
 }
 
+// TestAbsent reads a key that a span would have, which was read to its end: there is nothing to
+// ask.
+func TestAbsent(t *testing.T) {
+	m, reads := newMemory(), 0
+	m.fail = func(string) error { reads++; return nil }
+	x, err := Buffered{m}.Begin(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, x.Fetch(nil, all))
+	value, err := x.Get([]byte("a"))
+	require.NoError(t, err)
+	require.Nil(t, value)
+	require.Equal(t, 1, reads)
+}
+
 // A loose scan sees a later change. Other reads of the transaction do not, before or after it.
 func TestLoose(t *testing.T) {
 	m, key := newMemory(), []byte("a")

@@ -18,6 +18,7 @@ type relation[R any] struct {
 var (
 	tasks     = relation[rows.Row]{rows.Tasks, (*coder).codeTask}
 	keys      = relation[rows.Key]{rows.Keys, (*coder).codeKey}
+	turns     = relation[rows.Turn]{rows.Turns, (*coder).codeTurn}
 	served    = relation[rows.Served]{rows.ServedLines, (*coder).codeServed}
 	consumers = relation[rows.Consumer]{rows.Consumers, (*coder).codeConsumer}
 	groups    = relation[rows.Group]{rows.Groups, (*coder).codeGroup}
@@ -29,6 +30,7 @@ func (v *view) Tasks() rows.Table[rows.Row] {
 	return taskTable{table[rows.Row]{v, &tasks}}
 }
 func (v *view) Keys() rows.Table[rows.Key]           { return table[rows.Key]{v, &keys} }
+func (v *view) Turns() rows.Table[rows.Turn]         { return table[rows.Turn]{v, &turns} }
 func (v *view) Served() rows.Table[rows.Served]      { return table[rows.Served]{v, &served} }
 func (v *view) Consumers() rows.Table[rows.Consumer] { return table[rows.Consumer]{v, &consumers} }
 func (v *view) Groups() rows.Table[rows.Group]       { return table[rows.Group]{v, &groups} }
@@ -118,8 +120,8 @@ func (t table[R]) replace(old, row *R) error {
 			t.Guard(all, prefixEnd(all))
 		}
 		same := bytes.Equal(before, after)
-		if s.Index == rows.TaskReady && !same {
-			t.adjustMark(before, after)
+		if isMarked(s.Index) && !same {
+			t.adjustMark(s.Index, before, after)
 		}
 		if before != nil && !same {
 			if err := t.tx.remove(before); err != nil {
@@ -127,12 +129,12 @@ func (t table[R]) replace(old, row *R) error {
 			}
 		}
 		var value []byte
-		switch task, isTask := any(row).(*rows.Row); {
+		switch turn, isTurn := any(row).(*rows.Turn); {
 		case after == nil:
 		case i == 0:
 			value = encode(func(c *coder) { t.code(c, row) })
-		case isTask && t.byKey && (s.Index == rows.TaskReady || s.Index == rows.TaskKind):
-			value = laneOf(appendTuple(nil, rows.Tuple{task.Key}))
+		case isTurn:
+			value = laneOf(appendTuple(nil, rows.Tuple{turn.Key}))
 		}
 		if after != nil && (!same || i == 0) {
 			if err := t.tx.put(after, value); err != nil {
@@ -189,7 +191,11 @@ func (t table[R]) Scan(r rows.Range) ([]*R, error) {
 		}
 		return nil, nil
 	}
-	hits, err := t.find(&r)
+	find := t.find
+	if t.takes(&r) {
+		t.took, find = true, t.findByLane
+	}
+	hits, err := find(&r)
 	if err != nil {
 		return nil, err
 	}
@@ -238,7 +244,8 @@ func (v *view) prefixes(r *rows.Range) (all [][]byte) {
 	return all
 }
 
-// find finds the index entries of a range.
+// find finds the index entries of a range. It moves the mark forward if the transaction is to take
+// some of them.
 func (t table[R]) find(r *rows.Range) ([]hit[R], error) {
 	if t.isDue(r) {
 		return t.findDue(r)
@@ -264,6 +271,9 @@ func (t table[R]) find(r *rows.Range) ([]hit[R], error) {
 		if r.Limit > 0 {
 			hits = hits[:min(r.Limit, len(hits))]
 		}
+	}
+	if isMarked(r.Index) && r.Lock == rows.SkipLocked && len(hits) > 0 {
+		t.moveMark(r.Index, hits[0].key)
 	}
 	return hits, nil
 }
@@ -329,8 +339,8 @@ func (v *view) span(r *rows.Range, at []byte) Span {
 	if r.To != nil {
 		s.To = appendTuple(bytes.Clone(at), r.To)
 	}
-	if r.Index == rows.TaskReady && r.Prefixes == nil && r.From == nil {
-		s.From = append(s.From, v.head.mark.entry...)
+	if r.Prefixes == nil && r.From == nil {
+		s.From = v.first(r.Index)
 	}
 	if r.Only != (rows.Only{}) {
 		s.Limit, s.Loose = 0, r.Index == rows.TaskID && r.Lock == rows.NoLock

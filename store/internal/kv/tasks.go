@@ -2,6 +2,8 @@ package kv
 
 import (
 	"bytes"
+	"encoding/binary"
+	"hash/crc32"
 	"math/rand/v2"
 	"slices"
 
@@ -13,30 +15,17 @@ import (
 // own.
 type taskTable struct{ table[rows.Row] }
 
-// takes reports whether a range has tasks that the transaction will take while others take tasks.
+// takes reports whether a range has tasks or turns that the transaction will take while others
+// take some.
 func (v *view) takes(r *rows.Range) bool {
 	return !v.exclusive && !v.db.options.Strict &&
 		r.Lock == rows.SkipLocked && r.Limit > 0 &&
-		(r.Index == rows.TaskReady || r.Index == rows.TaskKind)
+		(isMarked(r.Index) || r.Index == rows.TurnKind)
 }
 
-// Scan implements rows.Table. Transactions that take tasks at the same time choose different ones.
+// Scan implements rows.Table.
 func (t taskTable) Scan(r rows.Range) ([]*rows.Row, error) {
-	var hits []hit[rows.Row]
-	var err error
-	switch {
-	case t.takes(&r):
-		t.took = true
-		hits, err = t.findByLane(r)
-	case r.Lock == rows.NoMore:
-		return t.table.Scan(r)
-	default:
-		hits, err = t.find(&r)
-	}
-	if err != nil {
-		return nil, err
-	}
-	found, err := t.load(hits, &r)
+	found, err := t.table.Scan(r)
 	for _, row := range found {
 		if r.Payload && err == nil {
 			var payload []byte
@@ -47,28 +36,22 @@ func (t taskTable) Scan(r rows.Range) ([]*rows.Row, error) {
 	return found, err
 }
 
-// find is find of the table, but moves the mark forward if the transaction takes tasks.
-func (t taskTable) find(r *rows.Range) ([]hit[rows.Row], error) {
-	hits, err := t.table.find(r)
-	if r.Index == rows.TaskReady && r.Lock == rows.SkipLocked && len(hits) > 0 {
-		t.moveMark(hits[0].rest)
-	}
-	return hits, err
-}
-
-// findByLane chooses the entries of a range that this process takes. First come tasks that it has
-// skipped too often, then the first tasks of its lane, then any others. The next tasks of its lane
-// are its prediction for the next transaction.
-func (t taskTable) findByLane(r rows.Range) ([]hit[rows.Row], error) {
-	wanted := r.Limit
-	r.Limit *= t.head.lanes.window()
-	hits, err := t.find(&r)
+// findByLane chooses the entries of a range that this process takes: tasks that it has skipped too
+// often, then the first tasks of its lane, then any others. It predicts that the process takes the
+// next tasks of its lane in its next transaction.
+//
+// It takes no turns of other lanes, unless it has skipped them often. Turns are few, and if one is
+// taken, another one of its line takes its place.
+func (t table[R]) findByLane(r *rows.Range) ([]hit[R], error) {
+	wanted, ofLines, all := r.Limit, r.Index != rows.TaskReady, *r
+	all.Limit *= t.head.lanes.window()
+	hits, err := t.find(&all)
 	if err != nil {
 		return nil, err
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.likelyNext = nil; len(hits) <= wanted && !t.byKey {
+	if t.likelyNext = nil; len(hits) <= wanted && !ofLines {
 		return hits, nil
 	}
 	var chosen []int
@@ -80,27 +63,27 @@ func (t taskTable) findByLane(r rows.Range) ([]hit[rows.Row], error) {
 		}
 	}
 	alone, limit := t.head.lanes.count == 1, maxSkips
-	if t.byKey {
-		limit /= 2 // when a task is taken, other tasks of its key take its place
+	if ofLines {
+		limit /= 2
 	}
 	for i, h := range hits {
-		// Other processes have skipped the task as often. If all of them took it at the limit, all
-		// but one would conflict. So some processes try earlier, at random.
-		n := t.skips.count(id(h))
+		// Other processes have skipped the task as often. If all took it at the limit, all but one
+		// would conflict: so some try earlier, at random.
+		n := t.skips.count(h.id())
 		early := n >= limit-2 && rand.IntN(t.head.lanes.count*wanted) == 0
 		choose(i, !alone && (n >= limit || early))
 	}
 	for i, h := range hits {
-		own := alone || t.head.lanes.has(h)
+		own := alone || t.head.lanes.distance(h.lane()) == 0
 		if choose(i, own); own && !chooses[i] && len(t.likelyNext) < wanted {
 			t.likelyNext = append(t.likelyNext, t.rowKey(h.key))
 		}
 	}
-	for i := rand.IntN(max(1, len(hits))); len(chosen) < wanted && !t.byKey; i = (i + 1) % len(hits) {
+	for i := rand.IntN(max(1, len(hits))); len(chosen) < wanted && !ofLines; i = (i + 1) % len(hits) {
 		choose(i, true)
 	}
 	slices.Sort(chosen)
-	found := make([]hit[rows.Row], 0, wanted)
+	found := make([]hit[R], 0, wanted)
 	if len(chosen) == wanted {
 		hits = hits[:chosen[wanted-1]+1]
 	}
@@ -108,14 +91,23 @@ func (t taskTable) findByLane(r rows.Range) ([]hit[rows.Row], error) {
 		if chooses[i] {
 			found = append(found, h)
 		} else {
-			t.skips.add(id(h))
+			t.skips.add(h.id())
 		}
 	}
 	return found, nil
 }
 
-// id returns the ID of the task to which an entry leads.
-func id(h hit[rows.Row]) uint64 { return uintAt(last(h.key, 1)) }
+// id identifies an entry. A line has another entry when its turn was taken.
+func (h *hit[R]) id() uint64 { return uint64(crc32.ChecksumIEEE(h.rest)) }
+
+// lane returns the lane of an entry: that of the key of a turn, or one for the ID of a task.
+func (h *hit[R]) lane() []byte {
+	if len(h.value) == 4 {
+		return h.value
+	}
+	spread := uintAt(last(h.key, 1)) * 0x9e3779b97f4a7c15 >> 40
+	return binary.BigEndian.AppendUint32(nil, uint32(spread))
+}
 
 // Put implements rows.Table.
 func (t taskTable) Put(r *rows.Row) error {
@@ -138,7 +130,7 @@ func (t taskTable) Put(r *rows.Row) error {
 		return t.fail("write", key, errDamaged)
 	}
 	rows.Count(&t.head.tasks, old.State, r.State)
-	if old.State == driver.Ready && r.State == driver.Taken { // SetTaken has all changes of r
+	if old.State == driver.Ready && r.State == driver.Taken && !old.InLine { // see rows.Row
 		taken := *old
 		taken.SetTaken(r)
 		r = &taken

@@ -133,7 +133,7 @@ func (x *tx) Queues(from string, n int) (names []string, err error) {
 // written.
 func (x *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 	l := x.db.local(queue)
-	v := &view{tx: x, id: queue, local: l, byKey: plan.ByKey, exclusive: plan.Exclusive}
+	v := &view{tx: x, id: queue, local: l, exclusive: plan.Exclusive}
 	v.tallyIndex = l.acquireTally()
 	for {
 		v.now, v.head = time.Now().UnixNano(), l.predictHead()

@@ -20,7 +20,6 @@ type view struct {
 	id         uint64
 	head       *head
 	now        int64
-	byKey      bool   // see rows.Plan
 	exclusive  bool   // guards all tallies, so no row need be guarded
 	tallyIndex int    // the tally of the process that this transaction uses
 	number     uint64 // the last number given out

@@ -46,22 +46,21 @@ func (b *backend) Put(
 	err = b.call(ctx, "Put", call{
 		order: puts, joins: true, tasks: len(tasks), bytes: bytes,
 		groups: slices.ContainsFunc(tasks, func(t driver.New) bool { return t.Group != "" }),
-		fronts: slices.ContainsFunc(tasks, func(t driver.New) bool { return t.Kind != "" }),
+		lines:  slices.ContainsFunc(tasks, func(t driver.New) bool { return t.Kind != "" }),
 		plan: func(q *queue, p *wants) {
 			p.Numbers += len(tasks)
 			p.Counts = p.Counts || q.settings.Capacity < fairq.MaxLen
 			for i := range tasks {
-				if tasks[i].Kind != "" && !q.settings.Fronts { // see needFronts
+				if tasks[i].Kind != "" && !q.settings.Lines { // see needLines
 					p.Exclusive = true
 				}
 				l := Line{tasks[i].Key, tasks[i].Priority}
-				at := lineKind{l, tasks[i].Kind}
-				if q.putsBehind && (q.store.traits.Optimistic || q.behind[at]) {
-					p.Puts = append(p.Puts, at)
+				if q.guardsLines() {
+					p.Puts = append(p.Puts, lineKind{l, tasks[i].Kind})
 				} else {
-					p.change(q, at)
+					p.change(q, l.Key)
 				}
-				if q.turns == plain { // else it gets a turn when it comes to the front
+				if !q.lines { // else its line has the turn
 					p.Lines = append(p.Lines, l)
 				}
 			}
@@ -211,9 +210,9 @@ func (b *backend) List(
 	return records, err
 }
 
-// Count implements [driver.Backend]. It reads tasks without a stored count in pages, so that no
-// other call waits for it. The database could count them faster, but would need an index that each
-// Put writes to, or a long transaction.
+// Count implements [driver.Backend]. Where no count is stored, it reads the tasks in pages, so
+// that no other call waits for it. The database could count faster, but would need an index that
+// each Put writes to, or a long transaction.
 func (b *backend) Count(ctx context.Context, o driver.ListOptions) (n int, err error) {
 	o.After, o.Limit = 0, pageSize
 	for done := false; !done; {
@@ -283,7 +282,8 @@ func (b *backend) Kick(ctx context.Context, o driver.ListOptions) (kicked int, e
 }
 
 // letOthersIn waits between two transactions of one call, if the first has changed a page of
-// tasks. SQLite does not give its lock to the longest waiter: others ask for it every 10 ms.
+// tasks. Without the pause this call might keep others out: SQLite does not give its lock to the
+// longest waiter, and other processes ask for it only every 10 ms.
 func (b *backend) letOthersIn(ctx context.Context, n int) error {
 	if n < pageSize || !b.store.traits.Exclusive || b.Joined(ctx) != nil {
 		return nil
@@ -342,7 +342,7 @@ func (b *backend) Pause(ctx context.Context, key *string, paused bool) error {
 	if key != nil {
 		name += "Key"
 	}
-	c := call{exclusive: true, fronts: key != nil && paused}
+	c := call{exclusive: true, lines: key != nil && paused}
 	c.run = func(u *unit) error {
 		if key != nil {
 			if u.changeKey(*key, func(k *Key) {
@@ -350,7 +350,7 @@ func (b *backend) Pause(ctx context.Context, key *string, paused bool) error {
 					k.Hold = 0
 				}
 			}) {
-				u.updateKey(*key)
+				u.showKey(*key)
 			}
 		} else if u.head.Paused != paused {
 			u.head.Paused, u.headChanged = paused, true
@@ -364,9 +364,9 @@ func (b *backend) Pause(ctx context.Context, key *string, paused bool) error {
 
 // HoldKey implements [driver.Backend].
 func (b *backend) HoldKey(ctx context.Context, key string, d time.Duration) error {
-	return b.call(ctx, "HoldKey", call{exclusive: true, fronts: true, run: func(u *unit) error {
+	return b.call(ctx, "HoldKey", call{exclusive: true, lines: true, run: func(u *unit) error {
 		if u.waitKey(key, d, 0) {
-			u.updateKey(key)
+			u.showKey(key)
 		}
 		u.changed = true
 		return nil
@@ -388,7 +388,7 @@ func (b *backend) SetKey(ctx context.Context, key string, limits driver.KeyLimit
 				k.SetRate(was, rate, u.now)
 			}
 		})
-		u.updateKey(key)
+		u.showKey(key)
 		u.changed = true
 		return nil
 	}})
@@ -419,9 +419,9 @@ func (b *backend) Group(ctx context.Context, group string, cancel bool) error {
 		call{groups: true, joins: true, run: func(u *unit) error { return u.startGroup(group, cancel) }})
 }
 
-// DeleteSome implements [driver.Backend]. Those of a key move in the index when others are
-// deleted, so each transaction looks at the first ones again: at more than before, if none of
-// these can be deleted.
+// DeleteSome implements [driver.Backend]. When tasks of a key are deleted, other tasks of the key
+// move in the index. So with a key each transaction looks at the first tasks again, and at twice
+// as many if none of these could be deleted.
 func (b *backend) DeleteSome(ctx context.Context, o driver.ListOptions) (n int, err error) {
 	o.After = 0
 	seen := pageSize

@@ -8,23 +8,24 @@ import (
 	"github.com/fairq/fairq/internal/driver"
 )
 
-// The number of rows that a transaction writes is known only when it has written them. Where it
-// may not write many (Traits.MaxWrites), one estimate decides: with each row of a task it writes
-// at most two other rows, of its key, its group, its outcome and the history. So a transaction may
-// write maxRows rows of tasks, and that bounds its calls:
+// How many rows a transaction writes is known only when it has written them. Where a transaction
+// may not write many (Traits.MaxWrites), one estimate decides. With each row of a task, a
+// transaction writes at most two other rows, of its key, its group, its outcome or the history. So
+// the transaction may write maxRows rows of tasks, which bounds its calls:
 //
-//   - A change of a task writes two rows of tasks: its own, and that of the next task of its line,
-//     which gets its turn. (With kinds it may write some more, for which there is room.) So a
-//     transaction works on half as many tasks: see step and room. The end of a lease writes about
-//     three times as many for a task with a follower: see isLarge.
+//   - A change of a task writes two rows of tasks or turns: the task, and the turn of its line. In
+//     a queue without lines the second row is the next task of the line, which gets the turn.
+//     (With kinds a change may write more, for which there is room.) So a transaction works on
+//     half as many tasks: see step and room. The end of a lease of a task with a follower writes
+//     about three times as many: see isLarge.
 //   - A Put writes one row.
 //
-// unit.written is the number of rows of tasks that a transaction has written. unit.bytes is the
-// same for Traits.MaxBytes: the bytes of a Put are known before it runs, and at most one other
-// task is written beyond the limit. A deleted task counts with its names.
+// unit.written is the number of rows of tasks that a transaction has written. unit.bytes counts
+// for Traits.MaxBytes: the bytes of a Put are known before it runs, and at most one other task is
+// written beyond the limit. A deleted task counts with its names.
 //
-// A call in a caller's own transaction cannot leave work to another transaction, so it has no
-// limits.
+// A call in a caller's own transaction has no limits, because it cannot leave work to another
+// transaction.
 const (
 	rowsWithEach = 3 // rows of all tables for each row of a task, with that one
 	rowsOfTask   = 2 // rows of tasks

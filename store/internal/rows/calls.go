@@ -17,16 +17,30 @@ type Filter struct {
 	Kinds       []string // nil means all
 }
 
-// ReadyRange is the first n tasks that can be taken and pass a filter.
+// ReadyRange is the first n takeable tasks that pass a filter, in a queue without lines. There all
+// tasks have the kind "".
 func ReadyRange(f Filter, n int) Range {
-	r := Range{
-		Index: TaskReady, To: through(int64(f.MaxPriority)), Limit: n,
-		Payload: true, Lock: SkipLocked,
+	below := f.MaxPriority
+	if f.Kinds != nil && !slices.Contains(f.Kinds, "") {
+		below = -1
 	}
+	return Range{
+		Index: TaskReady, To: through(int64(below)), Limit: n, Payload: true, Lock: SkipLocked,
+	}
+}
+
+// TurnRange is the first n turns that can be taken and pass a filter.
+func TurnRange(f Filter, n int) Range {
+	r := Range{Index: TurnReady, To: through(int64(f.MaxPriority)), Limit: n, Lock: SkipLocked}
 	if f.Kinds != nil {
-		r.Index, r.Prefixes = TaskKind, each(slices.Compact(slices.Sorted(slices.Values(f.Kinds))))
+		r.Index, r.Prefixes = TurnKind, each(slices.Compact(slices.Sorted(slices.Values(f.Kinds))))
 	}
 	return r
+}
+
+// turnsRange is all turns of some keys.
+func turnsRange(keys []string) Range {
+	return Range{Index: TurnLine, Prefixes: each(keys), Each: true}
 }
 
 // RowRange is the tasks with these ids.
@@ -37,21 +51,31 @@ func RowRange(payload bool, lock Lock, ids ...uint64) Range {
 // KeyRange is the rows that some keys have in the table of keys.
 func KeyRange(keys []string) Range { return Range{Index: KeyName, Prefixes: each(keys)} }
 
-// FirstRange is the first n tasks with each of some prefixes in TaskPlace, TaskKinds or TaskShown.
+// FirstRange is the first n tasks with each of some prefixes in an index.
 func FirstRange(i Index, prefixes []Tuple, n int, payload bool) Range {
 	return Range{Index: i, Prefixes: prefixes, Each: true, Limit: n, Payload: payload}
 }
 
-// lastParkedRange is the last task that is Parked of each of some kinds in lines.
-func lastParkedRange(lock Lock, of ...lineKind) Range {
+// lastRange is the last ready task of each of some kinds in lines, which has to stay there.
+func lastRange(of ...lineKind) Range {
+	return Range{
+		Index: TaskPlace, Prefixes: prefixesOf(of...), Each: true, Desc: true, Limit: 1, Lock: ForShare,
+	}
+}
+
+// prefixesOf returns the prefixes of kinds in lines in TaskPlace, each once.
+func prefixesOf(of ...lineKind) []Tuple {
 	prefixes := make([]Tuple, len(of))
 	for i, at := range of {
-		prefixes[i] = Tuple{at.Key, at.kind, num(at.Priority), num(Parked)}
+		prefixes[i] = Tuple{at.Key, at.kind, num(at.Priority)}
 	}
-	return Range{
-		Index: TaskKinds, Prefixes: eachOnce(prefixes), Each: true, Desc: true, Limit: 1,
-		Lock: lock,
-	}
+	return eachOnce(prefixes)
+}
+
+// eachOnce sorts prefixes.
+func eachOnce(prefixes []Tuple) []Tuple {
+	slices.SortFunc(prefixes, Tuple.Compare)
+	return slices.CompactFunc(prefixes, func(a, b Tuple) bool { return a.Compare(b) == 0 })
 }
 
 // AliveRange is consumers that must not go before the end of the transaction.
@@ -127,14 +151,6 @@ func (v Calls) Delete(r *Row) error { return v.Tasks().Delete(r) }
 // Ready returns the first n tasks that can be taken.
 func (v Calls) Ready(f Filter, n int) ([]*Row, error) { return v.Rows(ReadyRange(f, n)) }
 
-// AnyReady reports whether there is a task that Ready returns or passes over.
-func (v Calls) AnyReady(f Filter) (bool, error) {
-	r := ReadyRange(f, 1)
-	r.Payload, r.Lock = false, NoLock
-	found, err := v.Rows(r)
-	return len(found) > 0, err
-}
-
 // Due returns n tasks whose Wake is not after now, the earliest first.
 func (v Calls) Due(now int64, n int, payload bool) ([]*Row, error) {
 	return v.Rows(Range{
@@ -174,10 +190,11 @@ func (v Calls) InGroup(group string, id uint64, n int) ([]*Row, error) {
 	})
 }
 
-// Deletable returns tasks of a State, Key and Kind, at least n if there are as many, and whether
-// these are all that come after ListOptions.After. Those of a key are in no order of ids: the
-// ready ones of a queue with fronts come first, the last ones before those at the front, which get
-// a turn each when one of them goes.
+// Deletable returns tasks of a State, Key and Kind, at least n if there are as many. all reports
+// whether no others come after ListOptions.After.
+//
+// Tasks of a key are not ordered by id. In a queue with lines the ready ones come first. The last
+// ready task of a kind comes before the first, because the turn changes when the first is deleted.
 func (v Calls) Deletable(o driver.ListOptions, n int) (found []*Row, all bool, err error) {
 	o.Limit = n
 	if o.Key == nil {
@@ -187,7 +204,7 @@ func (v Calls) Deletable(o driver.ListOptions, n int) (found []*Row, all bool, e
 	if o.State == 0 || o.State == driver.Ready {
 		ready := Range{Index: TaskPlace, Prefixes: at(*o.Key), Desc: true, Limit: n}
 		if o.Kind != nil {
-			ready.Index, ready.Prefixes = TaskKinds, at(*o.Key, *o.Kind)
+			ready.Prefixes = at(*o.Key, *o.Kind)
 		}
 		if found, err = v.Rows(ready); len(found) > 0 || err != nil {
 			return found, false, err
@@ -227,8 +244,8 @@ func listRange(o driver.ListOptions, payload bool) Range {
 	return r
 }
 
-// listTaken is List for taken tasks. They are in the index of leases, which has another order, so
-// it reads all of them, and then the selected ones with their payloads.
+// listTaken is List for taken tasks. The index of leases, which has them, is in another order. So
+// listTaken reads all of them without payloads, and then the selected ones with their payloads.
 func (v Calls) listTaken(o driver.ListOptions) ([]*Row, error) {
 	taken := Range{Index: TaskSince, From: Tuple{num(1)}, Only: Only{Key: o.Key, Kind: o.Kind}}
 	all, err := v.Rows(taken)
@@ -266,6 +283,9 @@ func NextRange(l Line, round, place uint64) Range {
 func (v Calls) SetKey(k *Key) error {
 	return set(v.Keys(), k, k.Tasks[0] > 0 || k.Paused || k.Until != 0 || k.Limits != nil)
 }
+
+// SetTurn writes a turn, or deletes it if it has no place.
+func (v Calls) SetTurn(t *Turn) error { return set(v.Turns(), t, t.Place > 0) }
 
 // DueKeys returns n keys whose waits are over, the earliest first.
 func (v Calls) DueKeys(now int64, n int) ([]*Key, error) {

@@ -11,12 +11,14 @@ import (
 	"github.com/fairq/fairq/internal/life"
 )
 
-// Processes that share a database learn of each other's changes in two ways: a driver that gets
-// notices calls Changed, and while a caller here waits for a change of others, the process polls
-// DB.Changed. After a change, and only while a caller waits, the process makes a transaction,
-// which calls findChanges: otherwise the changes of all others would cost each process a
-// transaction. Other changes are found when a caller begins to wait, or when a change is due here.
-// That is within task.Options.Grace, because then the process looks for consumers that have died.
+// Processes that share a database learn of each other's changes in two ways. A driver that gets
+// notices calls Changed; and while a caller here waits for a change of others, this process polls
+// DB.Changed. If others have changed something and a caller waits, the process makes a transaction
+// that calls findChanges. Without waiting callers it makes none, because otherwise each change
+// would cost all processes a transaction.
+//
+// The process finds other changes when a caller begins to wait, or when a change is due here. Some
+// change is due within task.Options.Grace, when the process looks for consumers that have died.
 
 // Changed reports that others have changed a queue, or any if the number is 0. It does not block.
 func Changed(s *Store, number uint64) {
@@ -30,14 +32,14 @@ func Changed(s *Store, number uint64) {
 	}
 }
 
-// lookPause is the time within which a process sees the loss of a lease while others change the
-// queue all the time. Workers do not wait for that, so it may take longer than for waiting
-// callers.
+// lookPause is the time within which a process sees that it has lost a lease, while others change
+// the queue all the time. It is longer than for waiting callers, because workers do not wait for
+// the loss of a lease.
 const lookPause = 25 * time.Millisecond
 
-// lookAt returns the time to look for changes of others, 0 for never. A caller that begins to wait
-// calls wakeToLook after it has registered, and Changed calls it after it has set others: one of
-// the two sees the other.
+// lookAt returns the time to look for changes of others, 0 for never. No change is missed: a
+// caller that begins to wait first registers and then calls wakeToLook, and Changed first sets
+// others and then calls lookAt. So one of the two sees the other.
 func (q *queue) lookAt() int64 {
 	switch {
 	case !q.others.Load():
@@ -79,7 +81,7 @@ func (q *queue) pollOften() {
 	q.wake(at)
 }
 
-// firstPollPause is the time from a call in a transaction of the caller's to the first poll. Each
+// firstPollPause is the time between a call in a caller's transaction and the first poll. Each
 // further pause is twice as long as the one before.
 const firstPollPause = time.Millisecond
 
@@ -136,10 +138,10 @@ func (q *queue) askForChanges(ctx context.Context) error {
 // pollLockedAfter is the time after which a take that has passed over locked tasks looks again.
 const pollLockedAfter = 10 * time.Millisecond
 
-// lookAgainIfLocked is called when a take has found nothing more after n tasks. If others have
-// locked tasks, it makes the process look again soon, because these may stay without a report.
+// lookAgainIfLocked is called after a take of n tasks. If n is 0 because others have locked all
+// takeable tasks, the process looks again soon: these may be unlocked without a report.
 func (u *unit) lookAgainIfLocked(f Filter, n int) {
-	if q := u.q; n == 0 && !u.plan.Exclusive && !u.stopped() && q.waits() && must(u.v.AnyReady(f)) {
+	if q := u.q; n == 0 && !u.plan.Exclusive && !u.stopped() && q.waits() && u.anyReady(f) {
 		u.onCommit(func() { time.AfterFunc(pollLockedAfter, func() { Changed(q.store, q.number) }) })
 	}
 }
@@ -156,17 +158,18 @@ func (u *unit) findChanges() {
 	}
 }
 
-// For callers that wait for the ends of tasks, a process reads each new outcome once (View.Ended),
-// so the cost does not depend on the number of awaited tasks. It can miss an outcome, which is
-// kept only for keepEnds and is replaced by another task with the same unique key. So every
-// checkEnds it looks up all awaited tasks, and the missing ones have ended.
+// For callers that wait for tasks to end, a process reads each new outcome once (View.Ended). So
+// the cost does not depend on the number of awaited tasks. The process can miss an outcome:
+// outcomes are kept only for keepEnds, and another task with the same unique key replaces them. So
+// every checkEnds it looks up all awaited tasks; a task that is not there any more has ended.
 const (
 	keepEnds  = 2 * checkEnds
 	checkEnds = time.Minute
 )
 
 // followEnds makes findChanges find all tasks that end from now on. A caller that begins to wait
-// calls it first, and then asks whether the task has ended, so it misses no end in between.
+// calls it first, and then asks whether its task has ended. So the caller misses no end in
+// between.
 func (u *unit) followEnds() {
 	if u.q.endsMark == "" && !u.followsEnds {
 		_, mark := must2(u.v.Ended(""))
@@ -212,9 +215,9 @@ func (u *unit) findEnds() {
 	})
 }
 
-// checkLeases forgets leases that did not end by a call of this process, even without listeners:
-// if callers settle all tasks in transactions of their own, the leases would pile up. It does so
-// when there are twice as many as the last check has left.
+// checkLeases forgets leases that did not end by a call of this process, even without listeners.
+// If callers settled all tasks in transactions of their own, the leases would pile up. It checks
+// the leases when there are more than twice as many as its last check has left, and a page more.
 func (u *unit) checkLeases() {
 	if len(u.q.ownLeases) > u.q.leasesToCheck {
 		u.findLostLeases()
@@ -225,8 +228,8 @@ func (u *unit) checkLeases() {
 	}
 }
 
-// findLostLeases notes which leases of this process others have ended. It reports a missing task
-// as deleted, because that is by far the most likely end.
+// findLostLeases notes which leases of this process others have ended. If the task of a lease is
+// gone it reports the task as deleted, because that is by far the most likely end.
 func (u *unit) findLostLeases() {
 	still, seen := map[uint64]uint64{}, map[uint64]bool{}
 	for _, h := range u.q.ownLeases {
@@ -251,7 +254,7 @@ func (u *unit) findLostLeases() {
 			u.leaseEnds(id, h.lease)
 			u.notifyEvent(&driver.Event{
 				Type: cmp.Or(why[id], driver.EventDelete), Time: timeOf(u.now),
-				Task: driver.Info{ID: driver.ID(id), Key: h.from.Key}, Lease: h.lease,
+				Task: driver.Info{ID: driver.ID(id), Key: h.key}, Lease: h.lease,
 			})
 		}
 	}
@@ -272,7 +275,7 @@ func (u *unit) findCancelledGroups() {
 		if g != nil && g.Cancelled {
 			u.notifyEvent(&driver.Event{
 				Type: driver.EventCancel, Time: timeOf(u.now), Lease: h.lease,
-				Task: driver.Info{ID: driver.ID(id), Key: h.from.Key, Group: h.group, State: driver.Taken},
+				Task: driver.Info{ID: driver.ID(id), Key: h.key, Group: h.group, State: driver.Taken},
 			})
 		}
 	}

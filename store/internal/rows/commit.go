@@ -25,7 +25,7 @@ type call struct {
 	exclusive bool                 // it needs the queue for itself
 	groups    bool                 // it is about groups
 	opens     bool                 // the queue may have other settings
-	fronts    bool                 // it needs fronts: see needFronts
+	lines     bool                 // it needs lines: see needLines
 	joins     bool                 // it can be a part of a transaction of the caller's
 	task      uint64               // that it is about, if it is about one
 	tasks     int                  // that it works on, 0 means one
@@ -70,7 +70,6 @@ type wants struct {
 	Keys   []string   // whose rows are asked for
 	Lines  []Line     // whose accounts are asked for
 	Puts   []lineKind // where a task is put that probably stays behind, see staysBehind
-	Fronts []lineKind // where one is put that may not, or settled
 }
 
 // forDriver returns the plan as a driver gets it. No value is in a range twice.
@@ -93,26 +92,21 @@ func (w *wants) forDriver(q *queue) *Plan {
 	return p
 }
 
-// change says that a task of a line and kind will be put, or be settled.
-func (w *wants) change(q *queue, at lineKind) {
-	if q.turns != plain {
-		w.Fronts = append(w.Fronts, at)
-	} else if q.byKey() {
-		w.Keys = append(w.Keys, at.Key)
+// change says that a task of a key will be put, or be settled.
+func (w *wants) change(q *queue, key string) {
+	if q.byKey() {
+		w.Keys = append(w.Keys, key)
 	}
 }
 
-// maxLocks is the greatest number of keys that a transaction locks at once. It takes the queue for
-// itself if it needs more, because a database has little room for locks.
+// maxLocks is the greatest number of keys that a transaction locks at once, because a database has
+// little room for locks. A transaction that needs more enters the queue exclusively.
 const maxLocks = 100
 
 // lockKeys names the keys that are locked before anything is read.
 func (w *wants) lockKeys() {
 	if !w.LocksKeys {
 		return
-	}
-	for _, at := range slices.Concat(w.Puts, w.Fronts) {
-		w.Locks = append(w.Locks, at.Key)
 	}
 	w.Locks = append(w.Locks, w.Keys...)
 	slices.Sort(w.Locks)
@@ -123,14 +117,14 @@ func (w *wants) lockKeys() {
 // ranges returns the ranges to read in a queue with that head.
 func (w *wants) ranges(q *queue, h *Head) (ranges []Range) {
 	if w.Take > 0 {
-		ranges = append(ranges, ReadyRange(w.Filter, w.Take))
-	}
-	if q.guardsFronts() {
-		for _, at := range w.Puts {
-			ranges = append(ranges, lastParkedRange(ForShare, at)) // it has to stay there
+		if q.lines {
+			ranges = append(ranges, TurnRange(w.Filter, w.Take))
+		} else {
+			ranges = append(ranges, ReadyRange(w.Filter, w.Take))
 		}
-	} else if puts := h.unknownPuts(w.Puts); len(puts) > 0 {
-		ranges = append(ranges, lastParkedRange(NoLock, puts...))
+	}
+	for _, at := range w.Puts {
+		ranges = append(ranges, lastRange(at))
 	}
 	if ids := w.unread(h); len(ids) > 0 {
 		ranges = append(ranges, RowRange(false, ForUpdate, ids...))
@@ -147,9 +141,7 @@ func (w *wants) ranges(q *queue, h *Head) (ranges []Range) {
 			}
 		}
 	}
-	ranges = append(ranges, frontRanges(h.unknownKeys(w.Keys), nil, false)...)
-	keys, spans := h.unknownFronts(q, w.Fronts)
-	return append(ranges, frontRanges(keys, spans, w.Take > 0)...)
+	return append(ranges, q.keyRanges(h.unknown(w.Keys))...)
 }
 
 // byPriority yields the lines of one priority after the other.
@@ -181,9 +173,9 @@ func (w *wants) unread(h *Head) []uint64 {
 	})
 }
 
-// callOrder says in which order the calls of a transaction run. They were all made at the same
-// time, so any order is right; this one reads the index of ready tasks once for all who take, and
-// lets them take before others are put behind.
+// callOrder is the order of the calls of a transaction. They were all made at the same time, so
+// any order is right. This one reads the index of ready tasks once for all takes, and runs them
+// before the calls that put tasks behind.
 type callOrder uint8
 
 const (
@@ -196,17 +188,22 @@ const (
 const maxCalls = 512
 
 // committer puts calls that are made at the same time into one transaction. While calls are
-// pending, one goroutine runs them: calls that come during one transaction run in the next. A call
-// alone runs in its caller's goroutine, which saves two switches. Where a transaction holds up all
-// others (Traits.Exclusive) that is a file, whose writes no context can end; so there it does only
-// if its context has no end.
+// pending, one goroutine runs them: calls that come during a transaction run in the next one.
 //
-// A caller whose context is done stops waiting. If its call has not run, it never will. If it is
-// running, the committer ends the transaction and runs the other calls again without it, because
-// the caller may change memory that the call reads and writes. If it is being committed, the
-// caller waits for commitTime, and then gets ErrUnknown; the tasks of the call are handed back.
-// Only a call that binds state of this process to its result waits even then. When all callers
-// have left, the committer ends the transaction, whatever it waits for.
+// A call that is alone runs in its caller's goroutine, which saves two switches of goroutines.
+// With Traits.Exclusive only a call whose context has no end does so: such a database is a file,
+// and no context can end the writes to a file.
+//
+// A caller stops waiting when its context is done:
+//
+//   - If its call has not run, it never will.
+//   - If the call is running, the committer ends the transaction, because the caller may change
+//     memory that the call reads and writes. The other calls run again without this one.
+//   - If the call is being committed, the caller waits for commitTime, and then gets ErrUnknown.
+//     The tasks that the call has taken are handed back. But a call that binds state of this
+//     process to its result waits until the end.
+//
+// When all callers have left, the committer ends the transaction, whatever it waits for.
 type committer struct {
 	store *Store
 
@@ -245,8 +242,8 @@ func (m *committer) do(ctx context.Context, c *call) error {
 	}
 }
 
-// runOwn runs a call of this goroutine, and leaves later calls to another one. No other call is in
-// its transaction, so the end of ctx may end that.
+// runOwn runs a call in its caller's goroutine, and leaves later calls to another goroutine. No
+// other call is in the transaction, so it may end when ctx is done.
 func (m *committer) runOwn(ctx context.Context, c *call) error {
 	left := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() { left <- m.quit(c, ctx.Err()) })
@@ -287,13 +284,12 @@ func (m *committer) startLocked() {
 	}
 }
 
-// commitTime is the time for which a caller whose context is done waits for a commit that has
-// begun. A commit usually takes milliseconds, and before its end it is unknown whether the call
-// was done.
+// commitTime is how long a caller whose context is done waits for a commit that has begun. A
+// commit usually takes milliseconds, and until it ends no one knows whether the call was done.
 const commitTime = 500 * time.Millisecond
 
-// leave ends a call whose context is done. If it returns nil, the caller must go on waiting: until
-// the transaction has ended, or, unless late is true, for commitTime.
+// leave ends a call whose context is done. If it returns nil, the caller must go on waiting: with
+// late until the transaction has ended, otherwise for commitTime.
 func (m *committer) leave(c *call, why error, late bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -384,9 +380,10 @@ func (m *committer) run(batch []*call) {
 }
 
 // gather returns the pending calls, nil if there are none. Callers whose calls have just returned
-// probably make the next ones at once, so gather lets them run while new calls come: that is
-// cheaper than a transaction for each. If there are fewer calls than in the last transaction,
-// other callers may still be queued on another processor. A lone call does not wait.
+// probably make the next ones at once. So gather lets them run as long as new calls come, which is
+// cheaper than a transaction for each call. If there are fewer calls than in the last transaction,
+// it also waits for Traits.Linger, because other callers may wait for a processor. If the last
+// transaction had one call, and no other came during it, gather does not wait.
 func (m *committer) gather() []*call {
 	for n := 0; ; {
 		m.mu.Lock()
@@ -434,8 +431,8 @@ type failure struct{ error }
 var errNotExclusive = errors.New("rows: the queue is needed exclusively")
 
 // must returns the first value. An error of the database always ends the transaction, so must
-// throws it as a panic, and caught returns it: otherwise nearly each line of the rules would have
-// to pass it on.
+// throws the error as a panic, and caught returns it. Otherwise nearly each line of the rules
+// would have to pass the error on.
 func must[T any](v T, err error) T {
 	check(err)
 	return v
@@ -466,8 +463,8 @@ func caught(f func()) (err error) {
 // limit.
 const maxTries = 10
 
-// runSome runs calls in a transaction, and returns the calls that must run in another one. It
-// leaves out a call that fails by itself.
+// runSome runs calls in a transaction, and returns the calls that must run in another one. A call
+// that fails by itself is not in that transaction.
 //
 // The transaction enters queues in the order of their numbers, so that processes do not wait for
 // each other in a circle. If a call finds that it needs its queue exclusively, the transaction
@@ -525,9 +522,9 @@ func (m *committer) runSome(calls []*call) (left []*call) {
 // maxPause is the longest pause between two tries.
 const maxPause = 200 * time.Millisecond
 
-// again waits before the next try of a failed transaction, and returns false if there must be
-// none. Each pause is twice as long as the one before. A part of it is random, because
-// transactions with equal pauses would conflict again.
+// again waits before the next try of a failed transaction; it returns false if there must be no
+// other try. Each pause is twice as long as the one before. A part of each pause is random,
+// because transactions with equal pauses would conflict again.
 func (s *Store) again(ctx context.Context, err error, try int) bool {
 	after, again := s.db.Again(err)
 	_, limited := ctx.Deadline()

@@ -11,14 +11,16 @@ import (
 	"github.com/fairq/fairq/internal/life"
 )
 
-// A consumer is a row with a deadline, which the process of the consumer moves on. So leases need
-// no deadlines of their own: the leases of a consumer are lost when its row is gone. Two things
-// must never happen. A task must not be taken for a consumer that another process has just ended,
-// because no call would hand it back (see alive). And a consumer that was resumed in another
-// process must not go on here (see epoch).
+// A consumer is a row with a deadline, which the process of the consumer renews. Leases need no
+// deadlines of their own, because the leases of a consumer are lost when its row is gone. Two
+// things must never happen:
+//
+//   - A task is taken for a consumer that another process has just ended: no call would hand the
+//     task back (see alive).
+//   - A consumer goes on here after another process has resumed it (see epoch).
 
 // ownConsumer returns the consumer of a handle in this process, and registers it if it is unknown.
-// It returns ErrResumed if the consumer was resumed elsewhere.
+// If another process has resumed the consumer, it returns ErrResumed.
 func (u *unit) ownConsumer(h driver.Handle) (*ownConsumer, error) {
 	if c := u.q.ownConsumers[h.ID]; c != nil && c.epoch == h.Epoch && u.now < c.deadline &&
 		u.alive(c) {
@@ -44,9 +46,9 @@ func (u *unit) join(row *Consumer) *ownConsumer {
 	return c
 }
 
-// alive reports whether a consumer of this process still has its row. If so, no other transaction
-// can end the consumer before the end of this one, because it could not see, and hand back, the
-// tasks that are taken for it here.
+// alive reports whether a consumer of this process still has its row. If it has, no other
+// transaction can end the consumer until this one is over. Otherwise the other transaction would
+// not see the tasks that are taken here for the consumer, and would not hand them back.
 func (u *unit) alive(c *ownConsumer) bool {
 	if !u.head.alive[c.number] { // else no other process has written since
 		numbers := u.plan.Alive // which were read ahead
@@ -76,18 +78,17 @@ func (q *queue) part(h driver.Handle) {
 	}
 }
 
-// lifetime returns the time for which a consumer lives without renewal: Grace, but at least a
-// second, because a queue with a very short Grace would do nothing but renew.
+// lifetime returns how long a consumer lives without renewal: Grace, but at least a second. With a
+// very short Grace a process would do nothing but renew.
 func (q *queue) lifetime() time.Duration { return max(q.settings.Grace, time.Second) }
 
 // renewalOf returns the time to renew consumers with that deadline: after a third of their
 // lifetime, so that one renewal may fail.
 func (q *queue) renewalOf(deadline int64) int64 { return deadline - int64(q.lifetime())/3*2 }
 
-// renewConsumers renews all consumers of this process at once, if it is time. If this process was
-// away for too long, others have expired some of them: it registers these again, without tasks.
-// For the same reason other processes may be late too, so this one expires none of their consumers
-// for half a lifetime.
+// renewConsumers renews all consumers of this process at once, if it is time. If this process is
+// late, others may have expired some of its consumers: it registers these again, without tasks.
+// Other processes may then be late too, so this one expires no consumers for half a lifetime.
 func (u *unit) renewConsumers() {
 	q := u.q
 	if q.renewAt == 0 || q.renewAt > u.now {
@@ -119,8 +120,8 @@ func (u *unit) renewConsumers() {
 	})
 }
 
-// leaveConsumer ends a consumer: at once if grace is 0, else if it does not come back in time. If
-// done is false, the rest is for another transaction.
+// leaveConsumer ends a consumer: at once if grace is 0, otherwise if it does not come back in
+// time. If done is false, another transaction must do the rest.
 func (u *unit) leaveConsumer(h driver.Handle, grace time.Duration) (done bool, err error) {
 	u.onCommit(func() { u.q.part(h) })
 	row := must(u.v.Consumer(h.ID))
@@ -153,9 +154,9 @@ func (u *unit) forgetOwnConsumer(name string) {
 	}
 }
 
-// endConsumer ends a consumer whose tasks were handed back. If some tasks were passed over because
-// another transaction has locked them, that one may be rolled back, so endConsumer is tried again
-// later.
+// endConsumer ends a consumer whose tasks were handed back. Tasks that another transaction has
+// locked were passed over, and stay with the consumer if that transaction is rolled back. So while
+// the consumer has tasks, endConsumer only makes it due again after a pause.
 func (u *unit) endConsumer(number uint64) {
 	if !u.q.store.traits.Exclusive && len(must(u.v.Leases(number))) > 0 {
 		until := life.Plus(u.now, lockedPause)
@@ -166,8 +167,8 @@ func (u *unit) endConsumer(number uint64) {
 	check(u.v.DeleteConsumer(number))
 }
 
-// handBackAll hands back the tasks of a consumer, as many as one transaction may, and reports
-// whether these were all. The attempts do not count.
+// handBackAll hands back the tasks of a consumer, at most as many as one transaction may. It
+// reports whether these were all. The attempts do not count.
 func (u *unit) handBackAll(number uint64) (done bool) {
 	u.needAnyKeys()
 	wanted := u.room(pageSize)
@@ -194,8 +195,8 @@ func (u *unit) handBack(r *Row) {
 }
 
 // rejoin begins the next epoch of a consumer, and returns it with its tasks, which get new leases.
-// The consumer gets a new number, so that its former owner does not find the old one. If a
-// transaction may not write all rows that the consumer may hold, held is nil.
+// The consumer gets a new number, so that its former owner does not find it. If the consumer may
+// hold more tasks than a transaction may write, held is nil.
 func (u *unit) rejoin(name string) (c *ownConsumer, held []driver.Record, err error) {
 	u.needAnyKeys()
 	old := must(u.v.Consumer(name))
@@ -220,7 +221,8 @@ func (u *unit) rejoin(name string) (c *ownConsumer, held []driver.Record, err er
 }
 
 // moveLeases gives up to n tasks of a resumed consumer to its new number, and reports whether
-// these were all. If a transaction may not write that many, no caller needs their payloads.
+// these were all. It reads no payloads where a transaction may write few rows, because rejoin then
+// returns no tasks.
 func (u *unit) moveLeases(w *work, n int) (rows []*Row, done bool) {
 	rows = must(u.v.TakenBy(w.From, min(n, driver.MaxBatch*pageSize), !u.limited()))
 	if !u.q.store.traits.Exclusive && !u.limited() {
@@ -249,8 +251,8 @@ func (u *unit) lease(r *Row, consumer uint64) {
 	u.event(driver.EventResume, r, u.now, old)
 }
 
-// waitForLocked adds to rows the tasks of the consumer that other transactions have locked, and
-// waits for these: a transaction of a process that has just died may remain for a moment.
+// waitForLocked adds the consumer's tasks that other transactions have locked. It waits for these
+// transactions: a transaction of a process that has just died may last for a moment.
 func (u *unit) waitForLocked(consumer uint64, rows []*Row) []*Row {
 	left := must(u.v.Leases(consumer))
 	for _, r := range rows {
@@ -266,8 +268,9 @@ func (u *unit) waitForLocked(consumer uint64, rows []*Row) []*Row {
 }
 
 // handBackInDoubt hands back tasks that were taken in transactions whose commit is unknown. Their
-// callers have got an error, so no worker has the tasks. If a transaction was rolled back, another
-// process may have used its numbers, but not the name of its consumer.
+// callers have got an error, so no worker has the tasks. If such a transaction was rolled back,
+// another process may have used the same number for a lease. So handBackInDoubt also compares the
+// consumer.
 func (u *unit) handBackInDoubt() {
 	for _, l := range u.q.inDoubt {
 		r := u.leased(l.Lease)
@@ -281,8 +284,8 @@ func (u *unit) handBackInDoubt() {
 	u.onCommit(func() { clear(u.q.inDoubt) })
 }
 
-// expireConsumers hands back the tasks of consumers that did not come back in time, and ends them.
-// It works on up to left rows, and returns how many more it could have worked on.
+// expireConsumers hands back the tasks of consumers that did not come back in time, and ends these
+// consumers. It handles at most left rows, and returns how many more the transaction may handle.
 func (u *unit) expireConsumers(left int) int {
 	if left <= 0 {
 		return left

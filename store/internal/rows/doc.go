@@ -4,41 +4,50 @@
 //
 // # Rounds
 //
-// Package order decides the turn of a task. A task that becomes ready gets its turn at once,
-// behind the turns of its line. The round being served is stored for each priority, and only
-// grows. The last turn of a line is not stored, because its last ready task has it. So it is right
-// after a restart and after a purge, and needs no sweeping. Tasks are taken in the order of
-// (priority, round, place). If a task leaves its line, except by a Take, the next one gets its
-// turn, and the tasks behind that move up one after the other: see closeGap.
+// Package order decides the turn of a task: the round in which it is taken. A line has the ready
+// tasks of one key and priority. A task that becomes ready gets a turn at once, behind the turns
+// of its line. Tasks are taken in the order of (priority, round, place).
 //
-// If two processes put tasks of the same key at the same moment, and the database allows it,
-// neither sees the other's task: then the key gets a turn in that round from each of them.
+// For each priority the database stores the round being served, which only grows. The last turn of
+// a line is not stored, because the last ready task of the line has it. So this turn is right
+// after a restart and after a purge, and needs no sweeping.
+//
+// When a task leaves its line, except by a Take, the next task of the line gets its turn. The
+// tasks behind that one move up one after the other: see closeGap.
+//
+// If two processes put tasks of one key at the same moment, and the database allows that, neither
+// sees the other's task. The key then gets two turns in one round.
 //
 // # Work instead of tasks
 //
-// The row of a task has the account of its line before its turn. The account after it follows from
-// the cost of the task, by the rule of package account, and is not stored. So a task that gets the
-// turn of a deleted one pays its own cost. When a task that uses later rounds is taken, the
-// account of its line goes to the table of Served, because the line may have no ready task left
-// that holds it. It is swept when it is void.
+// With costs, the row of a task has the account of its line before its turn. The account after the
+// turn is not stored: it follows from the cost of the task, by the rule of package account. So a
+// task that gets the turn of a deleted task pays its own cost.
 //
-// # Queues that count by key
+// A task may use up parts of later rounds. When such a task is taken, the account of its line is
+// written to the table of Served, because the line may have no ready task left that has it. The
+// row is swept when the round being served has passed the account.
 //
-// With MaxInFlightPerKey or KeepPlace, or once there are kinds or a key was paused or waited, only
-// the front of each line (a key in a priority) is in the index of ready tasks: its first task, and
-// the first task of each further kind, which shares its turn. The others are parked; the line gets
-// its next turn when it has used the one before. The front of a key that is at its limit, paused
-// or waits leaves the index and keeps its round, so it is first when it comes back.
+// # Queues with lines
+//
+// Some queues give turns to lines instead of tasks. These are queues with KeepPlace or limits by
+// key, and queues in which a task ever had a kind, or a key was ever paused or waited. The turns
+// are in a table of their own: a take finds the line there, and then takes its first task. A line
+// with tasks of several kinds has a row for each kind.
+//
+// A key is blocked if it is at its limit, paused or waits. The turns of its lines then leave the
+// index that a take reads, but keep their rounds. So the key comes first when it is free again.
 //
 // # Databases
 //
-// The contract of a database is small, so that one with nothing but ordered keys can be a store
-// too: see [DB] and [View] for it, [Schema] for the tables and their indexes, and [Calls] for the
-// ranges that the rules read.
+// The contract of a database is small, so that a database with nothing but ordered keys can be a
+// store too. [DB] and [View] are this contract. [Schema] declares the tables and their indexes,
+// and [Calls] has the ranges that the rules read.
 //
 // # Transactions
 //
-// The calls of one process share transactions as far as possible (see committer), and each returns
-// when its transaction is committed. No notifier is called before. Where transactions can run at
-// the same time, each queue has its own, so that a locked queue does not hold up the others.
+// The calls of one process share transactions as far as possible (see committer). Each call
+// returns when its transaction is committed, and notifiers are called only then. Where
+// transactions can run at the same time, each queue has its own, so that a locked queue does not
+// hold up the others.
 package rows

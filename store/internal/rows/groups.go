@@ -32,9 +32,7 @@ func (u *unit) beginGroup(w *work, n int) (done bool) {
 	name := string(w.Name)
 	cancel := u.group(name).Cancelled
 	done = u.eachOf(u.tasksOf(w, n), n, func(r *Row) {
-		if w.ID = r.ID; cancel {
-			r = u.withCurrentTurn(r)
-		}
+		w.ID = r.ID
 		t := u.life(r)
 		if cancel && t.Running() {
 			u.event(driver.EventCancel, r, u.now, r.lease())

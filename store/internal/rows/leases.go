@@ -38,7 +38,20 @@ const maxLooks = 8
 
 // leftToOthers reports whether nothing was taken because other processes probably take the tasks.
 func (u *unit) leftToOthers(f Filter) bool {
-	return u.q.turns == limits && !u.plan.Exclusive && !u.stopped() && must(u.v.AnyReady(f))
+	return u.q.lines && !u.plan.Exclusive && !u.stopped() && u.anyReady(f)
+}
+
+// anyReady reports whether there is a task that next returns or passes over.
+func (u *unit) anyReady(f Filter) bool {
+	if u.q.lines {
+		u.saveKeys()
+		r := TurnRange(f, 1)
+		r.Lock = NoLock
+		return len(must(u.v.Turns().Scan(r))) > 0
+	}
+	r := ReadyRange(f, 1)
+	r.Payload, r.Lock = false, NoLock
+	return len(must(u.v.Rows(r))) > 0
 }
 
 // take says that some tasks are to be taken.
@@ -58,8 +71,8 @@ func (w *wants) take(q *queue, consumer driver.Handle, filter Filter, n int) {
 	}
 }
 
-// takeSome takes up to len(into) tasks. It writes each before it looks for the next one, so it
-// finds none twice, and a task that brings its key to the limit hides the others of that key.
+// takeSome takes up to len(into) tasks. It writes each task before it looks for the next one. So
+// it finds no task twice, and a task that brings its key to the limit hides the key's other tasks.
 func (u *unit) takeSome(
 	consumer driver.Handle, filter Filter, into []driver.Record,
 ) (n int, err error) {
@@ -105,8 +118,8 @@ func (b *backend) TakeID(
 	return record, err
 }
 
-// poll makes this process look for changes of others for its waiting callers. A lease of another
-// process may end before the first poll, so poll reads the next such end now.
+// poll makes this process look for changes of others, because its callers wait. A lease of another
+// process may end before the first poll, so poll also reads when the next one ends.
 func (u *unit) poll() {
 	if u.q.pollAt.Load() == 0 {
 		u.schedule(must(u.v.Times(u.keysWait())).Wake)
@@ -122,7 +135,7 @@ func (b *backend) Settle(
 	ctx context.Context, lease driver.Lease, how driver.Settlement,
 ) (state driver.State, err error) {
 	err = b.call(ctx, how.Method.String(), call{
-		joins: true, task: uint64(lease.ID), exclusive: how.HoldKey, fronts: how.HoldKey,
+		joins: true, task: uint64(lease.ID), exclusive: how.HoldKey, lines: how.HoldKey,
 		run: func(u *unit) (err error) {
 			state, err = u.settle(lease, &how)
 			return err
@@ -132,10 +145,9 @@ func (b *backend) Settle(
 }
 
 // SettleAndTakeOne implements [driver.Backend]. Once the task is settled, the call must not fail
-// because no task can be taken: its caller would settle again. So an error of the take, whose
-// consumer may be over, is dropped; the next Take returns it. If the settlement has left work to
-// other transactions, no task can be taken before that is done, so the take has a transaction of
-// its own.
+// because no task can be taken, or its caller would settle again. So it drops an error of the
+// take; the next Take returns that error. If the settlement has left work to other transactions,
+// no task can be taken before that work is done. The take then has a transaction of its own.
 func (b *backend) SettleAndTakeOne(
 	ctx context.Context, lease driver.Lease, how driver.Settlement, by *driver.Taker,
 ) (state driver.State, next driver.Attempt, err error) {
@@ -143,7 +155,7 @@ func (b *backend) SettleAndTakeOne(
 	var taken [1]driver.Record
 	n, later := 0, false
 	err = b.call(ctx, how.Method.String(), call{
-		order: takes, task: uint64(lease.ID), exclusive: how.HoldKey, fronts: how.HoldKey,
+		order: takes, task: uint64(lease.ID), exclusive: how.HoldKey, lines: how.HoldKey,
 		plan: func(q *queue, p *wants) { p.take(q, by.Handle, wanted, 1) },
 		run: func(u *unit) (err error) {
 			if state, err = u.settle(lease, &how); err == nil {

@@ -60,11 +60,8 @@ func (u *unit) put(n *driver.New) (driver.ID, error) {
 		first.Follower = r.ID
 		u.update(first)
 	}
-	if r.State == driver.Ready {
-		if !behind {
-			u.updateFront(r, came, account.Account{})
-		}
-		u.notePut(r, behind)
+	if r.State == driver.Ready && !behind {
+		u.updateLine(r, came)
 	}
 	u.event(driver.EventPut, r, u.now, 0)
 	if u.isDue(r, u.now) { // its deadline was over
@@ -73,8 +70,9 @@ func (u *unit) put(n *driver.New) (driver.ID, error) {
 	return driver.ID(r.ID), nil
 }
 
-// replace puts a new task in the place of r, the task with its unique key; if r is taken, in the
-// place of r's follower. If there is none, it returns 0: the new task is to be the follower.
+// replace makes a task that is not running take the values of n, a new task with the same unique
+// key. If r is taken, replace does that to the follower of r. If r has no follower it returns 0,
+// and the new task becomes the follower.
 func (u *unit) replace(r *Row, n *driver.New, now int64) (driver.ID, error) {
 	t, record := u.life(r), u.record(r)
 	is := record.Info()
@@ -165,7 +163,7 @@ func (u *unit) set(r *Row, state driver.State) {
 	if r.State == driver.Taken {
 		u.leaseEnds(r.ID, r.Since)
 	}
-	r.State, r.Takeable, r.Hidden, r.Front = state, false, false, NoFront
+	r.State, r.Takeable, r.InLine = state, false, false
 	r.Consumer, r.Since, r.Wake = 0, 0, u.life(r).Wake(state)
 	switch state {
 	case driver.Ready:
@@ -176,39 +174,45 @@ func (u *unit) set(r *Row, state driver.State) {
 	u.changed = true
 }
 
-// take takes the first task that passes the filter; nil if there is none.
+// take takes the first task that passes the filter; it returns nil if there is none.
 //
-// The order of its steps matters. First the task's round becomes the round being served, because
-// the next turn of the line depends on it. Then the lease is written, before updateFront reads the
-// line, because the task is no longer a part of it. The gap behind the task is closed last,
-// because the task that moves up comes behind it.
+// The order of its steps matters. First the round of the task becomes the round being served,
+// because the next turn of the line depends on it. Then the lease is written, before updateLine
+// reads the line, because a taken task has left its line. Last the gap behind the task is closed,
+// because the task that moves up must come behind it.
 func (u *unit) take(c *ownConsumer, f Filter, wanted int) *Row {
 	r := u.next(f, wanted)
 	if r == nil {
 		return nil
 	}
-	if r.Payload == nil && u.q.turns != plain { // it has just come to the front
-		r.Payload = must(u.v.Get(r.ID, true)).Payload
-	}
 	u.markServed(r)
 	u.grant(r, c)
-	u.updateFront(r, used, r.turn())
+	u.updateLine(r, used)
 	if r.Gap {
 		u.closeGap(r.line(), gap{r.turn(), r.Place}, u.following(r.turn(), r))
 	}
 	return r
 }
 
-// next returns the next task to take; nil if there is none, or if work is left, because until that
-// is done tasks may wrongly be Takeable.
+// next returns the next task to take. It returns nil if there is none, or if work is left, because
+// turns may wrongly be Takeable until the work is done.
 func (u *unit) next(f Filter, wanted int) *Row {
 	u.closeGaps()
 	for !u.stopped() && !u.workLeft() {
-		switch r := u.ready(f, wanted); {
-		case r == nil || !u.isDue(r, u.now) && u.isNext(r):
-			return r
-		case u.isDue(r, u.now): // it has expired, but too many were due before
+		t := u.ready(f, wanted)
+		switch {
+		case t.Turn == nil:
+			return nil
+		case !u.isNext(t.Turn):
+			continue
+		case t.task == nil:
+			t.task = u.firstTask(t.Turn)
+		}
+		if r := t.task; u.isDue(r, u.now) { // it has expired, but too many were due before
 			u.fire(r)
+		} else {
+			r.setTurn(t.turn(), r.Returned)
+			return r
 		}
 	}
 	return nil
@@ -265,21 +269,21 @@ func (u *unit) takeID(h driver.Handle, id uint64) (*Row, error) {
 	}
 	if f.Event != 0 {
 		u.applyTransition(r, t, f, u.now)
-		r = u.withCurrentTurn(r)
 	}
 	r.Payload = payload
-	turn := u.leave(r)
+	u.leave(r)
+	was := *r
 	u.newTurn(r)
 	// Held comes first, because a row that changes from Ready to Taken is not written as a whole.
-	r.State, r.Takeable = driver.Held, false
+	r.State, r.Takeable, r.InLine = driver.Held, false, false
 	u.update(r)
 	u.grant(r, c)
-	u.updateFront(r, left, turn)
+	u.updateLine(&was, left)
 	return r, nil
 }
 
-// leased returns the task of a lease, nil if it is lost. A lease has a number of its own, so a
-// lost lease stays lost when the same consumer has taken the task again.
+// leased returns the task of a lease, nil if the lease is lost. Each lease has a number of its
+// own. So a lost lease stays lost, even if the same consumer has taken the task again.
 func (u *unit) leased(lease driver.Lease) *Row {
 	r := u.find(uint64(lease.ID))
 	if r != nil && r.Group != "" {
@@ -313,7 +317,7 @@ func (u *unit) settle(lease driver.Lease, how *driver.Settlement) (driver.State,
 	blocks := how.HoldsKey(f.State) && u.waitKey(r.Key, how.Delay, life.Failed(how, driver.ID(r.ID)))
 	u.applyTransition(r, t, f, u.now)
 	if blocks {
-		u.updateKey(r.Key)
+		u.showKey(r.Key)
 	}
 	if f.State == 0 {
 		return 0, nil
@@ -332,28 +336,26 @@ func (u *unit) writeOutcome(r *Row, how Outcome) {
 	}
 }
 
-// leave is called before a task leaves its state, except by Take. It returns the turn that the
-// task leaves to its line. In a queue with fronts updateFront gives it to the next task at once;
-// otherwise there is a gap, which is closed after all calls. The cached account of the line may be
-// too late now, so leave deletes it.
-func (u *unit) leave(r *Row) (turn account.Account) {
-	if r.Was != driver.Ready {
-		return turn
+// leave is called before a task leaves its state, except by Take. In a queue without lines a ready
+// task leaves a gap, which closeGaps closes later. leave also deletes the cached account of the
+// line, which may be too late now.
+func (u *unit) leave(r *Row) {
+	if r.Was != driver.Ready || u.q.lines {
+		return
 	}
-	u.readAhead.remove(r)
-	if r.Round == 0 || r.Returned || r.Front == Shares {
-		return turn
+	u.readAhead.forget(r)
+	if r.Round == 0 || r.Returned {
+		return
 	}
 	delete(u.head.accounts, r.line()) // it may have been the last task of its line
-	if u.q.turns == plain && !u.purges {
+	if !u.purges {
 		u.leaveGap(r)
 	}
-	return r.turn()
 }
 
 // forget removes a task. It writes the outcome and the history in the same transaction, so a
-// caller finds either the task or its outcome. The group comes last, because its end may remove
-// other tasks.
+// caller finds either the task or its outcome. The group is handled last, because the end of the
+// group may remove other tasks.
 func (u *unit) forget(r *Row, why driver.EventType, now int64, lease uint64, o Outcome) {
 	if r.Payload == nil && u.needsPayload() { // some reads leave out payloads
 		if known := must(u.v.Get(r.ID, true)); known != nil {
@@ -367,9 +369,9 @@ func (u *unit) forget(r *Row, why driver.EventType, now int64, lease uint64, o O
 	if r.Was == driver.Taken {
 		u.leaseEnds(r.ID, r.Since)
 	}
-	turn := u.leave(r)
+	u.leave(r)
 	u.remove(r)
-	u.updateFront(r, left, turn)
+	u.updateLine(r, left)
 	u.writeOutcome(r, o)
 	u.addHistory(r, &o)
 	u.changed = u.changed || u.mattersToOthers(r)
@@ -378,11 +380,12 @@ func (u *unit) forget(r *Row, why driver.EventType, now int64, lease uint64, o O
 	}
 }
 
-// mattersToOthers reports whether other processes may wait for the end of a task. If it was taken
-// here they do not, unless it has a unique key, or its end lets its group or key go on.
+// mattersToOthers reports whether another process may wait for the end of a task. Nobody else
+// waits for the end of a task that was taken here, with three exceptions: it has a unique key, it
+// is in a group, or the queue has lines, where its end may free its key.
 func (u *unit) mattersToOthers(r *Row) bool {
 	_, here := u.q.names[r.Consumer]
-	return r.Was != driver.Taken || !here || r.UniqueKey != "" || r.Group != "" || u.q.turns != plain
+	return r.Was != driver.Taken || !here || r.UniqueKey != "" || r.Group != "" || u.q.lines
 }
 
 // fire makes the due change of a task.
@@ -473,9 +476,9 @@ func (u *unit) applyTransition(r *Row, t *life.Task, f life.Transition, now int6
 	}
 }
 
-// amend makes the changes of a caller to a task, and the transition that follows. It deletes the
-// row and puts it again, because a Put of a row does not change its payload, nor the priority of a
-// ready task.
+// amend makes a caller's changes to a task, and the transition that follows from them. It deletes
+// the row and puts it again, because a Put changes neither the payload of a row nor the priority
+// of a ready task.
 func (u *unit) amend(
 	r *Row, t *life.Task, a *driver.Amendment, f life.Transition, now int64,
 ) {
@@ -485,13 +488,13 @@ func (u *unit) amend(
 	} else {
 		payload = must(u.v.Get(r.ID, true)).Payload
 	}
-	moves, turn := f.Event != 0, account.Account{}
+	moves := f.Event != 0
 	if moves {
-		turn = u.leave(r)
+		u.leave(r)
 	}
 	u.remove(r)
 	if moves {
-		u.updateFront(r, left, turn)
+		u.updateLine(r, left)
 	}
 	r.copyFrom(t)
 	if r.Payload, r.Was = payload, 0; f.Turn == life.NewPlace {
@@ -505,11 +508,10 @@ func (u *unit) amend(
 	u.readAhead = readAhead{}
 	u.insert(r)
 	u.schedule(r.Wake)
-	if how := came; moves {
-		if f.State != driver.Ready {
-			how = left
+	if moves {
+		if f.State == driver.Ready {
+			u.updateLine(r, came)
 		}
-		u.updateFront(r, how, account.Account{})
 		u.endHold(r)
 	}
 	u.event(cmp.Or(f.Event, driver.EventChange), r, now, 0)
@@ -520,10 +522,10 @@ func (u *unit) move(r *Row, f life.Transition, now int64, lease uint64) {
 	if r.State == driver.Buried && r.UniqueKey != "" { // it has no outcome any more
 		check(u.v.SetOutcome(&Outcome{UniqueKey: r.UniqueKey, ID: r.ID}))
 	}
-	how, turn := left, account.Account{}
+	was := *r
 	switch {
 	case f.State == driver.Buried:
-		turn = u.leave(r)
+		u.leave(r)
 		r.setTurn(account.Account{}, false)
 	case f.Turn == life.NewTurn:
 		u.newTurn(r)
@@ -533,11 +535,12 @@ func (u *unit) move(r *Row, f life.Transition, now int64, lease uint64) {
 	default:
 		r.Returned, r.Gap = r.Round != 0, false // else it was taken without a turn
 	}
-	if u.set(r, f.State); f.State == driver.Ready {
-		how = came
+	u.set(r, f.State)
+	if u.update(r); f.State == driver.Ready {
+		u.updateLine(r, came)
+	} else {
+		u.updateLine(&was, left)
 	}
-	u.update(r)
-	u.updateFront(r, how, turn)
 	u.event(f.Event, r, now, lease)
 	if f.State == driver.Buried {
 		u.writeOutcome(r, outcomeOf(f.Outcome))

@@ -97,7 +97,7 @@ func TestPutBehindBuried(t *testing.T) {
 	})
 }
 
-// A deleted task at the front of its key leaves its turn to the next task.
+// A deleted first task of a key leaves its turn to the next task.
 func TestFrontIsDeleted(t *testing.T) {
 	everywhere(t, task.Options[string]{MaxInFlightPerKey: 5}, func(q queue) {
 		q.put("b1 a1 c1 a2")

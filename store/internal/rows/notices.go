@@ -8,8 +8,8 @@ import (
 	"github.com/fairq/fairq/internal/driver"
 )
 
-// notify makes the commit call f for all notifiers of the queue, in the order of the calls of
-// notify. After a rollback f is not called.
+// notify makes deliver call f for all notifiers of the queue after the commit, in the order of the
+// calls of notify. After a rollback f is not called.
 func (u *unit) notify(f func(driver.Notifier)) {
 	u.notices = append(u.notices, func(all []driver.Notifier) {
 		for _, n := range all {
@@ -18,9 +18,9 @@ func (u *unit) notify(f func(driver.Notifier)) {
 	})
 }
 
-// notifyEvent makes the commit report an event. It reports the EventCancel of a lease of this
-// process only once, because findCancelledGroups may find a group that the same transaction has
-// cancelled.
+// notifyEvent makes deliver report an event after the commit. An EventCancel of a lease of this
+// process is reported only once, although findCancelledGroups may find a group that this
+// transaction has cancelled.
 func (u *unit) notifyEvent(e *driver.Event) {
 	u.notices = append(u.notices, func(all []driver.Notifier) {
 		id, leases := uint64(e.Task.ID), u.q.ownLeases
@@ -40,7 +40,7 @@ func (u *unit) notifyEvent(e *driver.Event) {
 // leaseBegins notes that a consumer of this process holds a task from now on.
 func (u *unit) leaseBegins(r *Row) {
 	u.begun = append(u.begun, ownLease{
-		id: r.ID, lease: r.Since, consumer: r.Consumer, from: r.lineKind(), group: r.Group,
+		id: r.ID, lease: r.Since, consumer: r.Consumer, key: r.Key, group: r.Group,
 	})
 }
 
@@ -50,9 +50,8 @@ func (u *unit) leaseEnds(id, lease uint64) {
 }
 
 // canBeTaken notes that a task has become takeable.
-func (u *unit) canBeTaken(r *Row) {
+func (u *unit) canBeTaken(priority int, kind string) {
 	if !u.head.Paused {
-		priority, kind := r.Priority, r.Kind
 		u.notify(func(n driver.Notifier) { n.Ready(priority, kind) })
 	}
 }
@@ -81,9 +80,8 @@ func (u *unit) event(what driver.EventType, r *Row, now int64, lease uint64) {
 	}
 }
 
-// wantsExpired reports whether a notifier wants expired tasks. It asks the notifiers that are
-// opening the queue in this transaction too, because no other call will report its expired tasks
-// to them.
+// wantsExpired reports whether a notifier wants expired tasks. It also asks the notifiers of calls
+// that open the queue in this transaction: no later call will report these expired tasks to them.
 func (u *unit) wantsExpired() bool {
 	return u.q.any(driver.Notifier.WantsExpired) ||
 		slices.ContainsFunc(u.opening, driver.Notifier.WantsExpired)
@@ -181,10 +179,10 @@ func (q *queue) awaited() (ids []uint64) {
 	return ids
 }
 
-// deliver makes the changes that must wait for the commit: it updates the state of the queue in
-// this process, and then calls the notifiers. A notified caller may make its next call at once,
-// and that call must find the new state. In a committer one goroutine at a time calls deliver, so
-// the queue needs no lock.
+// deliver makes the changes that must wait for the commit. It first updates the state of the queue
+// in this process, and then calls the notifiers: a notified caller may make its next call at once,
+// and must find the new state. In a committer only one goroutine at a time calls deliver, so the
+// queue needs no lock.
 func (u *unit) deliver() {
 	q := u.q
 	if u.advanced {

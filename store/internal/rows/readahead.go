@@ -7,65 +7,112 @@ import (
 	"github.com/fairq/fairq/internal/driver"
 )
 
-// readAhead is what Ready has returned for a filter and no call of the transaction has taken yet.
-// The zero value knows nothing.
+// readAhead has the turns that a search for ready tasks has returned for a filter, and that no
+// call of the transaction has taken yet. The zero value has none.
 //
-// The invariant: its rows are the first that can be taken and pass the filter, in order, and no
-// other one is between them; if all is true there are no others. So a change of the order
-// moves tasks in it, or drops all of it. A task behind its last row is left out, because unknown
-// ones may come before it.
+// The invariant: its turns are the first Takeable ones that pass the filter, in order, without
+// gaps. If all is true there are no others. So a change of the order must move turns here, or drop
+// them all. A turn that comes behind the last one is not added, because unknown turns may come
+// before it.
 type readAhead struct {
 	filter Filter
-	rows   []*Row
+	turns  []ready
 	all    bool // there are no others
 }
 
-// readReady reads the first tasks that pass a filter: n, or as many as all calls of the
-// transaction want.
-func (u *unit) readReady(f Filter, n int) {
+// ready is a turn and its task. In a queue with lines the task is nil. In a queue without lines
+// each task has its own turn.
+type ready struct {
+	*Turn
+	task *Row
+}
+
+// readReady reads the first turns that pass a filter: n of them, or as many as all calls of the
+// transaction want. In a queue with lines it also reads the turns of the keys in others.
+func (u *unit) readReady(f Filter, n int, others ...string) {
 	if f.equal(u.plan.Filter) {
 		n = max(n, u.plan.Take)
 	}
-	n += len(u.passed)
-	found := u.holdThose(must(u.v.Ready(f, n)))
-	all := len(found) < n
-	found = slices.DeleteFunc(found, func(r *Row) bool { return u.passed[r.ID] })
-	u.readAhead = readAhead{f, found, all}
-}
-
-// ready returns the first task that can be taken and passes the filter; nil if there is none.
-// wanted is how many will be asked for.
-func (u *unit) ready(f Filter, wanted int) *Row {
-	a := &u.readAhead
-	if !a.filter.equal(f) || len(a.rows) == 0 && !a.all {
-		u.readReady(f, wanted)
-	}
-	if len(a.rows) == 0 {
-		return nil
-	}
-	r := a.rows[0]
-	a.rows = a.rows[1:]
-	return r
-}
-
-// remove removes a task, if it is there. If r was read without its payload, it gets it.
-func (a *readAhead) remove(r *Row) {
-	if i := slices.IndexFunc(a.rows, func(other *Row) bool { return other.ID == r.ID }); i >= 0 {
-		if r.Payload == nil {
-			r.Payload = a.rows[i].Payload
-		}
-		a.rows = slices.Delete(a.rows, i, i+1)
-	}
-}
-
-// move moves a task to where it is now.
-func (a *readAhead) move(r *Row) {
-	a.remove(r)
-	if !r.Takeable || !a.filter.passes(r) {
+	if u.q.lines {
+		u.readTurns(f, n+len(u.passed), others)
 		return
 	}
-	if i, _ := slices.BinarySearchFunc(a.rows, r, inOrder); i < len(a.rows) || a.all {
-		a.rows = slices.Insert(a.rows, i, r)
+	found := u.holdThose(must(u.v.Ready(f, n)))
+	u.readAhead = readAhead{filter: f, all: len(found) < n}
+	for _, r := range found {
+		t := &Turn{
+			Line: r.line(), Task: r.ID, Round: r.Round, Used: r.Used, Place: r.Place, Leads: true,
+			Takeable: true,
+		}
+		u.readAhead.turns = append(u.readAhead.turns, ready{t, r})
+	}
+}
+
+// readTurns is readReady in a queue with lines. A turn that the search has found may have changed
+// before its key was locked. So readTurns reads the turns of the keys again, and uses these.
+func (u *unit) readTurns(f Filter, n int, others []string) {
+	u.saveKeys()
+	found := must(u.v.Turns().Scan(TurnRange(f, n)))
+	u.readAhead = readAhead{filter: f, all: len(found) < n}
+	keys := make([]string, len(found))
+	var of []lineKind
+	var ids []uint64
+	for i, t := range found {
+		keys[i] = t.Key
+		at := t.id().lineKind
+		if k := u.head.keys[t.Key]; t.Task == 0 && (k == nil || k.firsts[at] == nil) {
+			of = append(of, at)
+		} else if t.Task != 0 && !u.q.store.traits.Exclusive {
+			ids = append(ids, t.Task)
+		}
+	}
+	u.hold(keys...)
+	keys = append(keys, others...)
+	u.fetch(keys, of, ids)
+	for _, t := range found {
+		if t = u.turn(t.id()); t != nil && t.Takeable && f.passes(t) && !u.passed[t.id()] {
+			u.readAhead.turns = append(u.readAhead.turns, ready{Turn: t})
+		}
+	}
+	slices.SortFunc(u.readAhead.turns, inOrder)
+}
+
+// ready returns the first turn that can be taken and passes the filter; its Turn is nil if there
+// is none. wanted is the number of turns for which the caller will ask.
+func (u *unit) ready(f Filter, wanted int) (first ready) {
+	a := &u.readAhead
+	if !a.filter.equal(f) || len(a.turns) == 0 && !a.all {
+		u.readReady(f, wanted)
+	}
+	if len(a.turns) > 0 {
+		first = a.turns[0]
+		a.turns = a.turns[1:]
+	}
+	return first
+}
+
+// forget removes a task with its own turn, if it is there. If r was read without its payload, it
+// gets it.
+func (a *readAhead) forget(r *Row) {
+	i := slices.IndexFunc(a.turns, func(t ready) bool { return t.task != nil && t.task.ID == r.ID })
+	if i >= 0 {
+		if r.Payload == nil {
+			r.Payload = a.turns[i].task.Payload
+		}
+		a.turns = slices.Delete(a.turns, i, i+1)
+	}
+}
+
+// move puts a turn where it is now. A turn without tasks is not Takeable.
+func (a *readAhead) move(now *Turn) {
+	id := now.id()
+	a.turns = slices.DeleteFunc(a.turns, func(t ready) bool { return t.id() == id })
+	if !now.Takeable || !a.filter.passes(now) {
+		return
+	}
+	t := ready{Turn: now}
+	if i, _ := slices.BinarySearchFunc(a.turns, t, inOrder); i < len(a.turns) || a.all {
+		a.turns = slices.Insert(a.turns, i, t)
 	}
 }
 
@@ -85,12 +132,13 @@ func (f Filter) equal(other Filter) bool {
 		slices.Equal(f.Kinds, other.Kinds)
 }
 
-func (f Filter) passes(r *Row) bool {
-	return r.Priority <= f.MaxPriority &&
-		(f.Kinds == nil && r.Front != Shares || slices.Contains(f.Kinds, r.Kind))
+func (f Filter) passes(t *Turn) bool {
+	return t.Priority <= f.MaxPriority &&
+		(f.Kinds == nil && t.Leads || slices.Contains(f.Kinds, t.Kind))
 }
 
-// inOrder compares tasks that can be taken by when they would be taken.
-func inOrder(a, b *Row) int {
-	return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Round, b.Round), byPlace(a, b))
+// inOrder compares turns by when they would be taken.
+func inOrder(a, b ready) int {
+	return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Round, b.Round),
+		cmp.Compare(a.Place, b.Place))
 }

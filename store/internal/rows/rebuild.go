@@ -5,13 +5,12 @@ import (
 	"github.com/fairq/fairq/internal/life"
 )
 
-// rebuild makes the rows of a queue what they must be with its new limits. Nobody else has the
-// queue open then (see open). As with any other work nothing else happens in the queue until that
-// is done.
+// rebuild makes the rows of a queue agree with its new limits. No other process has the queue open
+// then (see open). As with any work, nothing else happens in the queue before it is done.
 func (u *unit) rebuild() {
 	u.do(&work{What: forgetCounts, Dropped: true})
 	u.do(&work{What: countTasks})
-	u.do(&work{What: showFronts})
+	u.do(&work{What: showAllTurns})
 }
 
 // recountKeys counts the tasks of all keys again. It is not called where a transaction may write
@@ -21,8 +20,8 @@ func (u *unit) recountKeys() {
 	u.do(&work{What: countTasks})
 }
 
-// forgetCounts forgets how many tasks the next n keys have. If the queue is rebuilt their buckets
-// are full again, because what they lack may have been for another rate.
+// forgetCounts forgets how many tasks the next n keys have. With Dropped it also fills the buckets
+// of the keys, because their tokens may have been spent at another rate.
 func (u *unit) forgetCounts(w *work, n int) (done bool) {
 	u.saveKeys() // with their pauses and waits
 	keys := must(u.v.Keys().Scan(Range{Index: KeyName, From: Tuple{string(w.Name)}, Limit: n}))
@@ -35,7 +34,6 @@ func (u *unit) forgetCounts(w *work, n int) (done bool) {
 		}
 		check(u.v.SetKey(k))
 		delete(u.head.keys, k.Key)
-		delete(u.head.readyTasks, k.Key)
 		u.written++
 		u.bytes += inIndexes * len(k.Key)
 		w.Name = []byte(k.Key + "\x00")
@@ -45,43 +43,16 @@ func (u *unit) forgetCounts(w *work, n int) (done bool) {
 
 // countTasks counts the next n tasks for their keys.
 func (u *unit) countTasks(w *work, n int) (done bool) {
-	if !u.q.countsKeys && u.q.turns != limits {
+	if !u.q.countsKeys && !u.q.limits {
 		return true
 	}
 	rows := must(u.v.Rows(Range{Index: TaskID, From: after(w.ID), Limit: n}))
-	keys := make([]string, len(rows))
-	for i, r := range rows {
-		keys[i] = r.Key
-	}
-	u.readKeys(keys...)
+	u.readKeys(keysOf(rows)...)
 	return u.eachOf(rows, n, func(r *Row) {
 		w.ID = r.ID
 		if to := u.q.counted(r.State); to != 0 {
 			u.count(u.key(r.Key), 0, to)
 			u.bytes += inIndexes * len(r.Key) // save writes the key
 		}
-	})
-}
-
-// showFronts goes through the next n ready tasks of a queue with other limits, and hides or shows
-// those at the fronts of their lines.
-func (u *unit) showFronts(w *work, n int) (done bool) {
-	if u.q.turns == plain {
-		return true
-	}
-	page := w.page(n)
-	page.Only.State = driver.Ready
-	return u.eachOf(must(u.v.Rows(page)), n, func(r *Row) {
-		w.pass(r)
-		if r.Front == Parked {
-			return
-		}
-		u.readFronts(false, r.lineKind())
-		now := *r
-		if u.show(&now, u.isFirst(r)); !now.isShownLike(r) {
-			u.writeShown(&now)
-		}
-		u.countFront(r.Key)
-		u.bytes += inIndexes * len(r.Key) // save writes the key
 	})
 }

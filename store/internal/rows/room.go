@@ -6,9 +6,9 @@ import (
 	"github.com/fairq/fairq/internal/life"
 )
 
-// checkRoom returns nil if there is room for a task. A queue with a capacity is always
-// entered exclusively (mode.exclusive): two transactions that each find one place free would both
-// put a task.
+// checkRoom returns nil if there is room for a task. A queue with a capacity is always entered
+// exclusively (mode.exclusive), or two transactions could find the same place free and both put a
+// task.
 func (u *unit) checkRoom(n *driver.New) *fairq.FullError {
 	counted, ofKey, weight := 0, 0, n.Weight
 	if u.q.settings.Capacity < fairq.MaxLen {
@@ -23,10 +23,10 @@ func (u *unit) checkRoom(n *driver.New) *fairq.FullError {
 	return life.Room(&u.q.settings.Settings, weight, counted, ofKey)
 }
 
-// updateCrowded makes the queue count the tasks of each key as soon as one may be over its share,
-// and stops that when the queue is only half as full. So as long as there is room for everybody,
-// the rows of keys are neither read nor written; and as the two limits differ, all keys are
-// rarely counted again.
+// updateCrowded makes the queue count the tasks of each key as soon as a key may be over its
+// share. It stops the counting when the queue is only half as full. So while there is room for
+// everybody, the rows of keys are neither read nor written. The two limits differ so that the
+// tasks of all keys are rarely counted again.
 func (u *unit) updateCrowded(counted int) {
 	s := u.q.settings
 	crowded := life.Crowded(&s.Settings, counted)

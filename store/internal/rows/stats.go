@@ -43,9 +43,9 @@ func (b *backend) Stats(ctx context.Context) (s driver.Stats, err error) {
 	return s, err
 }
 
-// keyCount is how many keys had tasks when they were counted last. They are counted in pages, so
-// that nobody waits for it. If there are several pages, that is done so rarely that it takes a
-// twentieth of the time at most.
+// keyCount is how many keys had tasks when the keys were last counted. They are counted in pages,
+// so that no caller waits for the whole count. If there are several pages, the pauses between
+// counts are so long that counting takes at most a twentieth of the time.
 type keyCount struct {
 	keys  int
 	until time.Time // they are not counted again before

@@ -26,8 +26,9 @@ type Options struct {
 	Poll       time.Duration // the interval in which waiting callers look for changes of others
 	Timeout    time.Duration // the longest time of a transaction; 0 leaves that to the database
 
-	// Beside is the number of transactions beside other processes after which one looks whether it is
-	// alone. The two by which it does hold up all others. 0 means 500.
+	// Beside is how many transactions of a queue lock only keys after another process has written to
+	// the queue. Then two transactions lock the whole queue, to find out whether other processes
+	// still write; while these two run, all others wait. 0 means 500.
 	Beside int
 }
 
@@ -67,8 +68,8 @@ func (s *Store) context(ctx context.Context) (context.Context, context.CancelFun
 	return context.WithTimeout(ctx, s.options.Timeout)
 }
 
-// queue is the state of a queue in this process, which all its Queues share. The state of its
-// transactions belongs to the running one, because the committer runs one at a time.
+// queue is the state of a queue in this process; all Queues of this process share it. Fields that
+// transactions use belong to the running transaction, because the committer runs one at a time.
 type queue struct {
 	store     *Store
 	committer *committer
@@ -89,8 +90,8 @@ type queue struct {
 	names        map[uint64]string       // of these, by number
 	ownLeases    map[uint64]ownLease     // by task: their leases
 
-	// Outcomes that others have written are read from endsMark on; "" if nobody awaits any. At
-	// endsChecked all tasks that are awaited were looked up last.
+	// Outcomes that others write are read from endsMark on; endsMark is "" if no caller awaits any.
+	// endsChecked is the time when all awaited tasks were last looked up.
 	endsMark    string
 	endsChecked int64
 
@@ -102,15 +103,14 @@ type queue struct {
 	// rounds has the rounds being served, or earlier ones; see lastRange.
 	rounds         map[int]uint64
 	noExpiryBefore int64 // no consumer is expired before this time
-	// behind has the lines whose last put task was parked, maybe long ago.
-	behind map[lineKind]bool
 	// inDoubt has, by task, the last lease from a transaction with an unknown outcome.
 	inDoubt       map[uint64]newLease
 	leasesToCheck int // with more leases than these, checkLeases does something
 	dropped       bool
 
-	// While beside is 0, transactions take the whole queue rather than lock keys, because then the
-	// driver keeps the Head. If it did not, others write too: then that many lock keys.
+	// beside is the number of next transactions that lock keys. While it is 0, transactions take the
+	// whole queue, because the driver then keeps the Head. If a transaction finds that the driver has
+	// not kept it, another process has written, and beside becomes Options.Beside.
 	beside   int
 	keeps    bool // the driver keeps the last Head, unless others have written
 	keyCount keyCount
@@ -127,66 +127,49 @@ type queue struct {
 // settings are those of a queue as they are stored.
 type settings struct {
 	driver.Settings
-	// Fronts is true after a task with a kind, or a key that was paused or waited: see needFronts.
-	Fronts  bool
+	// Lines is true after a task with a kind, or a key that was paused or waited: see needLines.
+	Lines   bool
 	Crowded bool   // it is so full that a key may be over its share; see updateCrowded
 	Work    []work `json:",omitempty"` // that is to be done before anything else
 }
 
-// settings returns the settings of a new queue. With RejectOverShare, a store that may not write
-// many rows at once counts by key from the beginning, because it could not begin when there are
-// many keys.
+// settings returns the settings of a new queue. A queue with RejectOverShare counts by key only
+// when it is crowded. But a store that may not write many rows at once counts by key from the
+// beginning: it could not begin to count when there are many keys.
 func (s *Store) settings(wanted driver.Settings) settings {
 	crowded := wanted.WhenFull == fairq.RejectOverShare && s.traits.MaxWrites > 0
 	return settings{Settings: wanted, Crowded: crowded}
 }
 
-// turns says which ready tasks of a queue have turns, and can be taken.
-type turns uint8
-
-// A queue becomes plain again only when it is opened without tasks.
-const (
-	plain  turns = iota // all tasks
-	fronts              // only the fronts of lines, see fronts.go
-	limits              // the same, and MaxInFlightPerKey or KeyRate block and free keys all the time
-)
-
 // mode is what follows from the settings.
 type mode struct {
-	turns      turns
+	// Lines have turns, not tasks: see lines.go. A queue loses its lines only when it is opened
+	// without tasks.
+	lines      bool
+	limits     bool // MaxInFlightPerKey or rates of keys block and free keys all the time
 	costs      bool // rounds share work, not tasks
 	countsKeys bool // the row of a key counts all of its tasks, not just those in flight
-	putsBehind bool // a put need not know the front of its line, see staysBehind
 	exclusive  bool // each transaction needs the queue for itself
 	locksKeys  bool // else it locks the keys whose tasks it changes: see unit.needKeys
 }
 
 func (store *Store) modeOf(s *settings) mode {
-	m, optimistic := mode{costs: s.Quantum > 0}, store.traits.Optimistic
-	switch {
-	case s.LimitsKeys():
-		m.turns = limits
-	case s.Fronts || s.KeepPlace:
-		m.turns = fronts
-	}
-	m.countsKeys = s.KeepPlace && m.turns != limits && optimistic ||
-		s.KeyCapacity < s.Capacity || s.Crowded
-	m.putsBehind = m.turns != plain && !m.countsKeys && !store.traits.Exclusive &&
-		(m.turns == limits || !optimistic)
+	m, optimistic := mode{costs: s.Quantum > 0, limits: s.LimitsKeys()}, store.traits.Optimistic
+	m.lines = m.limits || s.Lines || s.KeepPlace
+	m.countsKeys = s.KeyCapacity < s.Capacity || s.Crowded
 	m.locksKeys = m.byKey() && !optimistic && !store.traits.Exclusive
-	m.exclusive = m.costs || s.Capacity < fairq.MaxLen || s.Rate.Limit > 0 && !optimistic ||
-		m.byKey() && !m.locksKeys && !(optimistic && (m.countsKeys || m.turns == limits))
+	m.exclusive = m.costs || s.Capacity < fairq.MaxLen || s.Rate.Limit > 0 && !optimistic
 	return m
 }
 
 // byKey reports whether changes need more of a key than the last round of its lines.
-func (m *mode) byKey() bool { return m.turns != plain || m.countsKeys }
+func (m *mode) byKey() bool { return m.lines || m.countsKeys }
 
 // keepsHead reports whether all transactions that write to the queue enter it exclusively, and its
 // head is worth keeping.
 func (q *queue) keepsHead() bool {
 	return q.store.traits.Exclusive ||
-		q.turns != plain && !q.store.traits.Optimistic && q.beside == 0
+		q.lines && !q.store.traits.Optimistic && q.beside == 0
 }
 
 // entered notes whether a transaction that was committed had a kept Head.
@@ -201,12 +184,13 @@ func (q *queue) entered(kept bool) {
 	}
 }
 
-// guardsFronts reports whether others may change the fronts of lines at the same time.
-func (q *queue) guardsFronts() bool { return q.putsBehind && q.store.traits.Optimistic }
+// guardsLines reports whether two transactions may put tasks into a line at the same time, because
+// neither counts them in the row of the key. staysBehind and firstPlace then guard the line.
+func (q *queue) guardsLines() bool { return q.lines && !q.countsKeys && q.store.traits.Optimistic }
 
 // counted returns a state if the rows of keys count the tasks that are in it, else 0.
 func (m *mode) counted(s driver.State) driver.State {
-	if m.countsKeys || m.turns == limits && s == driver.Taken {
+	if m.countsKeys || m.limits && s == driver.Taken {
 		return s
 	}
 	return 0
@@ -230,7 +214,7 @@ type newLease struct {
 type ownLease struct {
 	id, lease uint64
 	consumer  uint64
-	from      lineKind
+	key       string
 	group     string
 	cancelled bool // the listeners got the EventCancel
 }
@@ -342,7 +326,7 @@ func (s *Store) tryTransact(ctx context.Context, f func(tx Tx) error) error {
 	return err
 }
 
-// find returns the queue of that name. If there is none, it makes one with these settings, or if
+// find returns the queue of that name. If there is none, it makes one with these settings; but if
 // they are nil it returns nil.
 func (s *Store) find(ctx context.Context, name string, settings []byte) (row *Queue, err error) {
 	err = s.transact(ctx, func(tx Tx) (err error) {
@@ -372,7 +356,7 @@ func newQueue(s *Store, number uint64, name string, known settings) *queue {
 		store: s, number: number, name: name,
 		ownConsumers: map[string]*ownConsumer{}, names: map[uint64]string{},
 		ownLeases: map[uint64]ownLease{},
-		inDoubt:   map[uint64]newLease{}, behind: map[lineKind]bool{}, rounds: map[int]uint64{},
+		inDoubt:   map[uint64]newLease{}, rounds: map[int]uint64{},
 		due: 1, leasesToCheck: pageSize,
 	}
 	q.set(known)
@@ -435,22 +419,22 @@ func (u *unit) open(b *backend, wanted driver.Settings) error {
 	return nil
 }
 
-// needFronts prepares the queue for tasks of a kind, or for keys that are paused or wait, once for
-// all: from now on only the fronts of lines can be taken. Otherwise a take of some kinds would
-// have to pass over all tasks of the others, and a pause would have to hide all tasks of its key.
-func (u *unit) needFronts() {
-	if s := u.q.settings; !s.Fronts {
+// needLines gives the turns to lines instead of tasks, and for good. A caller calls it because a
+// task has a kind, or a key is paused or waits. Without lines a take of some kinds would have to
+// pass over all tasks of other kinds. A pause would have to hide all tasks of its key.
+func (u *unit) needLines() {
+	if s := u.q.settings; !s.Lines {
 		u.needExclusive()
-		s.Fronts = true
+		s.Lines = true
 		u.setSettings(s)
 	}
 }
 
 // changeSettings gives the queue other settings. If these need other rows, it makes the queue
-// write them again. A queue with tasks keeps its fronts even without the limit that they were for.
+// write the rows again. A queue with tasks keeps its lines even if no setting needs them any more.
 func (u *unit) changeSettings(wanted driver.Settings, isEmpty bool) {
 	was, mode, to := u.q.settings, u.q.mode, u.q.store.settings(wanted)
-	to.Fronts = mode.turns != plain && !isEmpty || u.head.PausedKeys > 0
+	to.Lines = mode.lines && !isEmpty || u.head.PausedKeys > 0
 	u.setSettings(to)
 	if to.Rate != was.Rate {
 		u.changeKey(allKeys, func(k *Key) { k.Wait = life.Wait{} })
@@ -461,27 +445,27 @@ func (u *unit) changeSettings(wanted driver.Settings, isEmpty bool) {
 	}
 }
 
-// setSettings changes the settings. If the queue gets fronts, it parks the tasks behind them. Only
-// a queue without tasks can lose its fronts.
+// setSettings changes the settings. If turns belong to lines from now on, it gives the lines the
+// turns of their tasks. Only a queue without tasks can go back to turns of tasks.
 func (u *unit) setSettings(to settings) {
-	was := u.q.turns
-	if was == plain {
+	was := u.q.lines
+	if !was {
 		u.closeGaps()
 	}
 	u.q.set(to)
 	u.head.Settings, u.headChanged = u.q.text, true
-	if (u.q.turns == plain) != (was == plain) {
-		clear(u.behind)
-		clear(u.head.readyTasks)
+	if u.q.lines != was {
+		u.saveKeys()
+		clear(u.head.keys)
 		clear(u.head.accounts)
 		u.readAhead = readAhead{}
 		u.do(&work{What: parkTasks})
 	}
 }
 
-// checkSettings returns an error if the queue has other settings than it was opened with here.
-// That can be only if this process was away for longer than Grace: others can change the settings
-// of a queue that nobody else has open.
+// checkSettings returns an error if the queue has other settings now than when this process opened
+// it. That happens only if this process was away for longer than Grace: other processes can change
+// the settings only of a queue that no process has open.
 func (b *backend) checkSettings(q *queue) error {
 	if b.wanted.AsIs || q.settings.Settings == b.wanted {
 		return nil

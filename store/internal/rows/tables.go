@@ -16,17 +16,13 @@ type Index uint8
 const (
 	TaskID        Index = iota // (id), the primary key
 	TaskUniqueKey              // (unique key) that have one; no two rows have the same
-	TaskReady                  // (priority, round, place) that are Takeable and do not share a turn
-	TaskKind                   // (kind, priority, round, place) that are Takeable
+	TaskReady                  // (priority, round, place) that are Takeable
 	TaskLine                   // (key, priority, round, place)
-	// TaskPlace is (key, priority, whether not AtFront, place) of the Ready tasks with a Front.
-	TaskPlace
-	TaskKinds // (key, kind, priority, front, place) as in TaskPlace
-	TaskShown // (key, takeable, id) of these that are AtFront and Takeable, or Hidden
-	TaskWake  // (wake) that have one
-	TaskSince // (consumer, since) that are Taken, or Buried with consumer 0
-	TaskState // (state, id) that are Delayed, Buried or Held
-	TaskGroup // (group, id) that have one
+	TaskPlace                  // (key, kind, priority, place) that are Ready and InLine
+	TaskWake                   // (wake) that have one
+	TaskSince                  // (consumer, since) that are Taken, or Buried with consumer 0
+	TaskState                  // (state, id) that are Delayed, Buried or Held
+	TaskGroup                  // (group, id) that have one
 
 	KeyName // (key), the primary key
 
@@ -46,15 +42,19 @@ const (
 	HistoryID    // (id), the primary key
 	HistoryUntil // (until) that have one
 
+	TurnLine  // (key, priority, kind, task), the primary key
+	TurnReady // (priority, round, place) that are Takeable and lead
+	TurnKind  // (kind, priority, round, place) that are Takeable
+
 	KeyUntil  // (whether it waits, until) that have an until
 	KeyLimits // (key) that have limits of their own
 
 	NumIndexes
 )
 
-// Schema says of a table in which indexes a row is, and where: Place returns nil if it is not in
-// it. The first one is the primary key. A driver for ordered keys stores what it says; one for
-// SQL has it in its own words.
+// Schema declares the indexes of a table; the first is its primary key. Place returns the place of
+// a row in an index, nil if the row is not in it. A driver for ordered keys stores what Place
+// returns; a driver for SQL declares the same indexes in SQL.
 type Schema[R any] []struct {
 	Index  Index
 	Unique bool // besides the primary key
@@ -67,22 +67,13 @@ var (
 		{TaskID, false, func(r *Row) Tuple { return Tuple{num(r.ID)} }},
 		{TaskUniqueKey, true, func(r *Row) Tuple { return only(r.UniqueKey != "", r.UniqueKey) }},
 		{TaskReady, false, func(r *Row) Tuple {
-			return only(r.Takeable && r.Front != Shares, num(r.Priority), num(r.Round), num(r.Place))
-		}},
-		{TaskKind, false, func(r *Row) Tuple {
-			return only(r.Takeable, r.Kind, num(r.Priority), num(r.Round), num(r.Place))
+			return only(r.Takeable, num(r.Priority), num(r.Round), num(r.Place))
 		}},
 		{TaskLine, false, func(r *Row) Tuple {
 			return Tuple{r.Key, num(r.Priority), num(r.Round), num(r.Place)}
 		}},
 		{TaskPlace, false, func(r *Row) Tuple {
-			return only(r.inLine(), r.Key, num(r.Priority), bit(r.Front != AtFront), num(r.Place))
-		}},
-		{TaskKinds, false, func(r *Row) Tuple {
-			return only(r.inLine(), r.Key, r.Kind, num(r.Priority), num(r.Front), num(r.Place))
-		}},
-		{TaskShown, false, func(r *Row) Tuple {
-			return only(r.isShown(), r.Key, bit(r.Takeable), num(r.ID))
+			return only(r.State == driver.Ready && r.InLine, r.Key, r.Kind, num(r.Priority), num(r.Place))
 		}},
 		{TaskWake, false, func(r *Row) Tuple { return only(r.Wake != 0, r.Wake) }},
 		{TaskSince, false, func(r *Row) Tuple {
@@ -98,6 +89,17 @@ var (
 		{KeyName, false, func(k *Key) Tuple { return Tuple{k.Key} }},
 		{KeyUntil, false, func(k *Key) Tuple { return only(k.Until != 0, bit(k.Waits), k.Until) }},
 		{KeyLimits, false, func(k *Key) Tuple { return only(k.Limits != nil, k.Key) }},
+	}
+	Turns = Schema[Turn]{
+		{TurnLine, false, func(t *Turn) Tuple {
+			return Tuple{t.Key, num(t.Priority), t.Kind, num(t.Task)}
+		}},
+		{TurnReady, false, func(t *Turn) Tuple {
+			return only(t.Takeable && t.Leads, num(t.Priority), num(t.Round), num(t.Place))
+		}},
+		{TurnKind, false, func(t *Turn) Tuple {
+			return only(t.Takeable, t.Kind, num(t.Priority), num(t.Round), num(t.Place))
+		}},
 	}
 	ServedLines = Schema[Served]{
 		{ServedLine, false, func(s *Served) Tuple { return Tuple{num(s.Priority), s.Key} }},
@@ -126,17 +128,9 @@ var (
 	}
 )
 
-// waitsLong reports whether tasks in that state are in TaskState. Ready and taken tasks are not,
-// or each Put, Take and Ack would write to it.
+// waitsLong reports whether tasks in that state are in the index TaskState. Ready and taken tasks
+// are not, because otherwise each Put, Take and Ack would write to that index.
 func waitsLong(s driver.State) bool { return s != driver.Ready && s != driver.Taken }
-
-// inLine reports whether a task is at the front of a line, or behind it.
-func (r *Row) inLine() bool { return r.State == driver.Ready && r.Front != NoFront }
-
-// isShown reports whether a task is in TaskShown.
-func (r *Row) isShown() bool {
-	return r.inLine() && (r.Hidden || r.Takeable && r.Front == AtFront)
-}
 
 func bit(is bool) int64 {
 	if is {
@@ -145,7 +139,7 @@ func bit(is bool) int64 {
 	return 0
 }
 
-func num[N int | uint64 | driver.State | Front](n N) int64 {
+func num[N int | uint64 | driver.State](n N) int64 {
 	return int64(min(uint64(n), math.MaxInt64))
 }
 

@@ -1,7 +1,6 @@
 package rows
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -18,9 +17,9 @@ const forgetPause = 10 * time.Second
 // lockedPause is the time to wait if others have locked due tasks.
 const lockedPause = 100 * time.Millisecond
 
-// advance makes the due changes of tasks, keys and consumers, and deletes outcomes and history.
-// The rest is due again at once, so the next transaction goes on with it. No call may rely on
-// advance to make all due changes: see unit.get and unit.take.
+// advance makes the due changes of tasks, keys and consumers, and deletes outcomes and history. If
+// one transaction cannot make all of them, the next one goes on. No call may rely on advance to
+// have made all due changes: see unit.get and unit.take.
 func (u *unit) advance() {
 	q := u.q
 	if q.joined || u.asIs {
@@ -41,7 +40,7 @@ func (u *unit) advance() {
 	rows := u.holdThose(must(u.v.Due(u.now, limit, u.needsPayload())))
 	rows = slices.DeleteFunc(rows, func(r *Row) bool { return !u.isDue(r, u.now) })
 	left := limit - len(rows)
-	u.readFor(false, rows)
+	u.readFor(keysOf(rows))
 	done := u.each(rows, func(r *Row) {
 		if r = u.reread(r); r != nil && u.isDue(r, u.now) {
 			u.fire(r)
@@ -58,9 +57,9 @@ func (u *unit) advance() {
 			return
 		}
 	}
-	// If this process could not renew its own consumers in time, others perhaps could not either: the
-	// database was away, or a transaction of a caller's had the queue. They get time to renew their
-	// consumers before these are expired.
+	// If this process could not renew its own consumers in time, other processes perhaps could not
+	// either. Perhaps the database was away, or a caller's transaction had locked the queue. They get
+	// time to renew their consumers before this process expires them.
 	if u.now >= q.noExpiryBefore {
 		left = u.expireConsumers(left)
 	}
@@ -87,8 +86,8 @@ func (u *unit) advance() {
 	}
 }
 
-// endWaits ends up to n waits of keys that are due. It returns the rest of n, and whether it has
-// ended all that it has found.
+// endWaits ends the waits of keys that are due, at most n. left is how many more it could have
+// ended. If done is false it has left due waits to another transaction.
 func (u *unit) endWaits(n int) (left int, done bool) {
 	if n == 0 {
 		return 0, true
@@ -103,13 +102,7 @@ func (u *unit) endWaits(n int) (left int, done bool) {
 		names[i] = k.Key
 	}
 	u.hold(names...)
-	var spans []span
-	for _, name := range names {
-		if s := shownSpan(name, false); u.head.readyTasks[name][s] == nil {
-			spans = append(spans, s)
-		}
-	}
-	u.fetch(u.head.unknownKeys(names), spans, false)
+	u.readKeys(names...)
 	for _, name := range names {
 		if u.workLeft() || u.isLarge() {
 			return 0, false
@@ -119,8 +112,8 @@ func (u *unit) endWaits(n int) (left int, done bool) {
 	return n - len(names), true
 }
 
-// forgetFull forgets up to n keys whose buckets are full, so that an idle queue keeps none. It
-// returns how many more it could have forgotten.
+// forgetFull forgets keys whose buckets are full, at most n, so that an idle queue keeps no keys.
+// It returns how many more it could have forgotten.
 func (u *unit) forgetFull(n int) int {
 	if n == 0 {
 		return 0
@@ -129,14 +122,15 @@ func (u *unit) forgetFull(n int) int {
 	keys := must(u.v.FullKeys(u.now, n))
 	for _, k := range keys {
 		u.hold(k.Key)
-		u.head.keys[k.Key] = cmp.Or(u.head.keys[k.Key], k)
+	}
+	for _, k := range keys {
 		u.changeKey(k.Key, func(*Key) {})
 	}
 	return n - len(keys)
 }
 
-// forgetAt returns the time to delete an outcome that is kept until a time. It may be later, so
-// that many are deleted at once.
+// forgetAt returns the time to delete an outcome that is kept until a time. It returns a later
+// time, so that many outcomes are deleted at once.
 func (u *unit) forgetAt(until int64) int64 {
 	if until == 0 {
 		return 0
@@ -144,8 +138,9 @@ func (u *unit) forgetAt(until int64) int64 {
 	return life.Plus(until, keepEnds+u.q.settings.Retention/4)
 }
 
-// retryAt returns when to make a change that is due at a time: then. If that time is over and
-// nothing was changed (idle), others have locked its rows: then it returns a time after a pause.
+// retryAt returns when to make a change that is due at the time at. That is at, with one
+// exception: if at is over and this transaction has changed nothing (idle), others have locked the
+// rows. Then retryAt returns a time after a pause.
 func (u *unit) retryAt(at int64, idle bool) int64 {
 	if idle && at != 0 && at <= u.now {
 		return life.Plus(u.now, lockedPause)
@@ -153,11 +148,11 @@ func (u *unit) retryAt(at int64, idle bool) int64 {
 	return at
 }
 
-// reread reads a row again if an earlier change may have changed it: the end of a group, or of a
-// task that it follows.
+// reread reads a row again if this transaction may have changed it since: by the end of its group,
+// or of the task that it follows.
 func (u *unit) reread(r *Row) *Row {
 	if r.Group == "" && r.State != driver.Held {
-		return u.withCurrentTurn(r)
+		return r
 	}
 	return must(u.v.Get(r.ID, u.needsPayload()))
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/fairq/fairq/internal/driver"
 )
 
-// transaction is one try to run calls together. All its changes in memory are in its units, so
-// that a failed try leaves nothing behind.
+// transaction is one try to run calls together. All its changes in memory are in its units, so a
+// failed try leaves nothing behind.
 type transaction struct {
 	store     *Store
 	committer *committer // nil in a transaction of the caller's
@@ -56,9 +56,9 @@ func (t *transaction) run(ctx context.Context) error {
 	return err
 }
 
-// handBackLater makes the next transaction hand back the tasks that calls have taken, if these
-// calls were committed. Their callers have got an error and do not know the leases, so no worker
-// would have the tasks until the consumer ends.
+// handBackLater makes the next transaction hand back the tasks that calls have taken, if the calls
+// turn out to be committed. Their callers have got an error and do not know the leases. Otherwise
+// no worker would have these tasks until the consumer ends.
 func handBackLater(calls []*call) {
 	for _, c := range calls {
 		for _, l := range c.taken {
@@ -77,17 +77,20 @@ func byQueue(calls []*call) iter.Seq[[]*call] {
 	return runs(calls, func(a, b *call) bool { return a.queue == b.queue })
 }
 
-// enter runs the calls of a queue. First come the settings, on which all else depends; then work
-// that is left, because no call may see it half done; then due changes, so that no call finds a
-// task in an outdated state; and then the rows that were read ahead for the calls, because all of
-// that may change them.
+// enter runs the calls of a queue. Before the calls come, in this order:
+//
+//   - the settings, because all else depends on them;
+//   - work that is left, because no call may see it half done;
+//   - the reads that the calls have planned (see prepare);
+//   - due changes, so that no call finds a task in an outdated state;
+//   - tasks that are handed back, because the commit of their Take is unknown.
 func (t *transaction) enter(tx Tx, calls []*call) {
 	q := calls[0].queue
 	// A caller's transaction may lock other keys later, and the order of all locks must be one.
 	alone := t.exclusive || q.exclusive || t.store.traits.Exclusive || q.locksKeys &&
 		(q.joined || q.keepsHead())
 	plan := &wants{
-		Plan:   Plan{Exclusive: alone, LocksKeys: q.locksKeys, ByKey: q.turns == limits},
+		Plan:   Plan{Exclusive: alone, LocksKeys: q.locksKeys},
 		Filter: everything,
 	}
 	for _, c := range calls {
@@ -96,9 +99,9 @@ func (t *transaction) enter(tx Tx, calls []*call) {
 			plan.Get = append(plan.Get, c.task)
 			held, known := q.ownLeases[c.task]
 			switch {
-			case !q.locksKeys: // then it is read with the fronts of tasks that are taken
+			case !q.locksKeys: // then its key is read with those of the tasks that are taken
 			case known:
-				plan.change(q, held.from)
+				plan.change(q, held.key)
 			default:
 				plan.Exclusive = true
 			}
@@ -109,7 +112,7 @@ func (t *transaction) enter(tx Tx, calls []*call) {
 	}
 	plan.Get = slices.AppendSeq(plan.Get, maps.Keys(q.inDoubt))
 	plan.Exclusive = plan.Exclusive || q.locksKeys && len(q.inDoubt) > 0
-	if q.turns != plain {
+	if q.lines {
 		plan.Numbers += plan.Numbers + len(plan.Get) // for turns
 	}
 	u := q.enter(tx, plan)
@@ -134,8 +137,8 @@ func (t *transaction) enter(tx Tx, calls []*call) {
 	}
 	for _, c := range calls {
 		t.running = c
-		if c.fronts && !u.workLeft() && !u.dropped {
-			u.needFronts()
+		if c.lines && !u.workLeft() && !u.dropped {
+			u.needLines()
 		}
 		if u.workLeft() || u.isFull(c) {
 			t.left = append(t.left, c)
@@ -185,9 +188,9 @@ func errJoin(call string) error {
 	}
 }
 
-// runJoined runs a call in a transaction of the caller's. It leaves the state of the queue in this
-// process alone until that is committed. If only the caller knows of the commit, runJoined makes
-// the process poll for changes.
+// runJoined runs a call in a transaction of the caller's. The state of the queue in this process
+// changes only when that transaction is committed. If only the caller knows of the commit,
+// runJoined makes the process poll for changes.
 func (s *Store) runJoined(ctx context.Context, own *driver.Tx, c *call) error {
 	if !c.joins {
 		return errJoin(c.name)
@@ -223,8 +226,8 @@ func (s *Store) runJoined(ctx context.Context, own *driver.Tx, c *call) error {
 	}
 }
 
-// joinedCommitted makes the committer deliver, before its next transaction, the units of a call
-// that ran at that time in a transaction of the caller's, which is now committed.
+// joinedCommitted is called when a caller has committed a transaction in which a call ran, at the
+// time run. It makes the committer deliver the units of that call before its next transaction.
 func (q *queue) joinedCommitted(units []*unit, run time.Time) {
 	m := q.committer
 	m.mu.Lock()
@@ -253,6 +256,6 @@ func (m *committer) deliverJoined() {
 	}
 }
 
-// maxTriesJoined is the greatest number of tries of a call in a transaction of the caller's. The
-// rest of that transaction keeps its locks, so a deadlock may come again.
+// maxTriesJoined limits the tries of a call in a caller's transaction. A failed try keeps the
+// locks of the rest of that transaction, so a deadlock may come again.
 const maxTriesJoined = 3

@@ -11,16 +11,14 @@ import (
 	"github.com/fairq/fairq/internal/order"
 )
 
-// cache has rows and accounts that stay valid while no other process writes to the database. A
-// change must delete the entries that it makes wrong. A missing entry is read again.
+// cache has rows and accounts that stay valid while no other process writes to the queue. A change
+// that makes an entry wrong must delete it. A missing entry is read again.
 type cache struct {
 	accounts map[Line]account.Account // see account
 	alive    map[uint64]bool          // consumers of this process that have a row, by number
 	tasks    map[uint64]*Row          // by id: see unit.find; nil if there is none
 
-	// Rows of the table of keys that were read, or are new, and ready tasks by key.
-	keys       map[string]*Key
-	readyTasks map[string]map[span]*firsts
+	keys map[string]*knownKey
 }
 
 // newCache returns an empty cache.
@@ -29,8 +27,7 @@ func newCache() cache {
 		map[Line]account.Account{},
 		map[uint64]bool{},
 		map[uint64]*Row{},
-		map[string]*Key{},
-		map[string]map[span]*firsts{},
+		map[string]*knownKey{},
 	}
 }
 
@@ -47,9 +44,10 @@ func (u *unit) account(l Line) account.Account {
 	return u.head.accounts[l]
 }
 
-// readAccounts reads the unknown accounts of lines of a priority. The last task of a line has its
-// last turn: tasks that are taken have used earlier ones. from is the round being served, or an
-// earlier one. It keeps the database from passing over entries of deleted tasks in its index.
+// readAccounts reads the unknown accounts of lines of a priority. The account of a line is that of
+// its last ready task, because tasks that are taken have used earlier turns. from is the round
+// being served, or an earlier one: it bounds the search, so that the database need not pass over
+// entries of deleted tasks in its index.
 func (u *unit) readAccounts(from uint64, lines []Line) {
 	lines = slices.DeleteFunc(slices.Clone(lines), func(l Line) bool {
 		_, known := u.head.accounts[l]
@@ -87,14 +85,14 @@ func (u *unit) share(r *Row) uint64 {
 
 // weight returns the weight of the key of a task.
 func (u *unit) weight(r *Row) int {
-	if u.q.turns != limits {
+	if !u.q.limits {
 		return r.Weight
 	}
 	return life.Weight(r.Weight, u.limits(u.key(r.Key)))
 }
 
-// cost returns the part of a share that a task uses. It is not stored with the turn, so a task
-// that gets another task's turn pays its own cost.
+// cost returns how much of its line's share a task uses. The cost is not stored with the turn, so
+// a task that gets another task's turn pays its own cost.
 func (u *unit) cost(r *Row) uint64 {
 	if u.q.costs {
 		return uint64(r.Cost)
@@ -125,9 +123,9 @@ func (u *unit) firstTurn(r *Row) account.Account {
 	return end.Next(u.currentRound(r.Priority)+1, u.share(r))
 }
 
-// forgetAccounts is called before a task becomes ready, where tasks have costs. If no other task
-// is ready, none has waited for the work of other lines. So the queue moves on to the round in
-// which their accounts are void.
+// forgetAccounts is called before a task becomes ready, in a queue with costs. A line's account
+// makes it wait for lines that have used less. If no task is ready there are no such lines. So
+// forgetAccounts moves the round being served behind all accounts, which makes them void.
 func (u *unit) forgetAccounts(priority int) {
 	furthest := must(u.v.Furthest(priority))
 	if furthest == nil || furthest.Round <= u.currentRound(priority) ||
@@ -177,8 +175,8 @@ func (u *unit) reprioritize(r *Row, priority int) {
 	}
 }
 
-// place gives a task that becomes ready its place in the order, and, in a queue without fronts,
-// its turn. The caller writes it, and then calls updateFront.
+// place gives a task that becomes ready its place in the order, and, in a queue without lines, its
+// turn. The caller then writes the task, and calls updateLine.
 func (u *unit) place(r *Row) {
 	if u.q.costs {
 		u.forgetAccounts(r.Priority)
@@ -186,13 +184,11 @@ func (u *unit) place(r *Row) {
 	if r.Place == 0 {
 		r.Place = u.number()
 	}
-	if u.q.turns != plain {
-		turn, returned := r.turn(), r.Returned
-		if returned && u.q.settings.KeepPlace && u.isBehind(r) {
-			turn, returned = account.Account{}, false
+	if u.q.lines {
+		if r.Returned && u.q.settings.KeepPlace && u.isBehind(r) {
+			r.setTurn(account.Account{}, false)
 		}
-		r.Front = Parked
-		r.setTurn(turn, returned)
+		r.InLine = !r.Returned
 		return
 	}
 	if r.Round == 0 {
@@ -200,7 +196,7 @@ func (u *unit) place(r *Row) {
 	}
 	r.Takeable = true
 	u.readAhead = readAhead{}
-	u.canBeTaken(r)
+	u.canBeTaken(r.Priority, r.Kind)
 }
 
 // giveTurn gives a task the turn behind all turns of its line.
@@ -234,8 +230,8 @@ type gap struct {
 	place uint64
 }
 
-// closeGaps gives the free turns to the tasks behind them. So a key that deletes tasks keeps its
-// early turns, and gives up its last ones.
+// closeGaps gives each free turn to the next task of its line. So a key that deletes tasks keeps
+// its early turns, and gives up its last ones.
 func (u *unit) closeGaps() {
 	for l, first := range u.gaps {
 		delete(u.gaps, l)
@@ -243,9 +239,9 @@ func (u *unit) closeGaps() {
 	}
 }
 
-// closeGap moves the first task behind a gap up to the free turn, unless it has an equal turn.
-// That leaves a gap behind it, to be closed when the task is taken (Row.Gap): to move up all
-// tasks of the line at once would take a write for each.
+// closeGap gives a free turn to the first task behind it, unless that task has an equal turn. The
+// turn that this task had is free then. Row.Gap notes that, and the gap is closed when the task is
+// taken: to move up all tasks of the line at once would take a write for each.
 func (u *unit) closeGap(l Line, after gap, free account.Account) {
 	next := must(u.v.Next(l, after.Round, after.place))
 	if next == nil || next.turn() == free {
@@ -265,19 +261,12 @@ func (r *Row) turn() account.Account { return account.Account{Round: r.Round, Us
 // back.
 func (r *Row) setTurn(t account.Account, returned bool) {
 	r.Round, r.Used, r.Returned = t.Round, t.Used, returned
-	switch {
-	case r.Front == NoFront:
-	case t.Round == 0:
-		r.Front = Parked
-	default:
-		r.Front = AtFront
-	}
 }
 
-// changeKey changes the pause, the limits and the wait of a key, and reports whether its pause and
-// wait block or free it: then the caller must call updateKey. The first pause or wait of any key
-// gives the queue fronts (see needFronts), so that such a change writes the fronts of the key, and
-// not its whole backlog.
+// changeKey changes the pause, the limits and the wait of a key. It reports whether the pause or
+// the wait now blocks or frees the key: then the caller must call showKey. A call that may pause a
+// key, or make it wait, first calls needLines. So changeKey writes a few turns of the key, and not
+// its whole backlog.
 func (u *unit) changeKey(key string, change func(k *Key)) (changes bool) {
 	k := u.key(key)
 	was := *k
@@ -311,7 +300,7 @@ func (u *unit) waitKey(key string, d time.Duration, by driver.ID) (changes bool)
 func (u *unit) endHold(r *Row) {
 	if u.head.PausedKeys > 0 && u.key(r.Key).By == driver.ID(r.ID) &&
 		u.changeKey(r.Key, func(k *Key) { k.Hold = 0 }) {
-		u.updateKey(r.Key)
+		u.showKey(r.Key)
 		u.changed = true
 	}
 }
@@ -325,7 +314,7 @@ func (u *unit) endWait(key string) {
 	case key == allKeys:
 		u.notify(driver.Notifier.Look)
 	default:
-		u.updateKey(key)
+		u.showKey(key)
 	}
 	u.changed = true
 }
@@ -341,11 +330,11 @@ func (u *unit) rate(k *Key) driver.Rate {
 	return life.KeyRate(&u.q.settings.Settings, u.limits(k))
 }
 
-// charge changes the buckets of a task's key and of the queue. It comes before updateFront, which
-// hides the key if it has no token left.
+// charge changes the buckets of the queue and of a task's key. It is called before updateLine,
+// which hides the turns of a key that has no token left.
 func (u *unit) charge(r *Row, change func(w *life.Wait, rate driver.Rate, tokens, now int64)) {
 	for _, key := range [...]string{r.Key, allKeys} {
-		limited := u.q.turns == limits
+		limited := u.q.limits
 		if key == allKeys {
 			limited = u.q.settings.Rate.Limit > 0
 		}
@@ -371,8 +360,9 @@ func (u *unit) stopped() bool {
 
 func (u *unit) tokens(r *Row) int64 { return life.Tokens(&u.q.settings.Settings, r.Cost) }
 
-// updateKey hides or shows the fronts of a key that was blocked or freed.
-func (u *unit) updateKey(key string) {
-	u.readAhead = readAhead{}
-	u.do(&work{What: blockFronts, Name: []byte(key)})
+// showKey is show for a key without lines too.
+func (u *unit) showKey(key string) {
+	if u.q.lines {
+		u.show(key)
+	}
 }

@@ -26,8 +26,8 @@ type Queue struct {
 	Settings []byte
 }
 
-// Row is a task. If a Ready task becomes Taken, that Put changes only the fields that
-// [Row.SetTaken] sets.
+// Row is a task. If a Ready task that is not InLine becomes Taken, that Put changes only the
+// fields that [Row.SetTaken] sets.
 type Row struct {
 	ID          uint64
 	Key         string
@@ -48,9 +48,8 @@ type Row struct {
 
 	Group    string
 	State    driver.State
-	Takeable bool   // it is in an index of ready tasks
-	Front    Front  // its place in its line, if it is Ready
-	Hidden   bool   // it is not Takeable only because its key is blocked
+	Takeable bool   // it is in the index of ready tasks
+	InLine   bool   // if Ready or Taken: its line has its turn, or had it: see Turn
 	Round    uint64 // the round of its turn, or of its last used turn; 0 without one
 	Used     uint64 // the part of the share of that round that its line has used before it
 	Gap      bool   // the turn of the next task of its line may be too late
@@ -68,22 +67,11 @@ type Row struct {
 	Wake     int64 // the time of its next due change, 0 for never
 	Err      *driver.Error
 
-	// Was is the State with which the row was last read or written, 0 if it is new. Calls sets it. A
-	// driver that must find the index entries of the old row keeps that row itself, because there
-	// can be several copies of a row, and another one may have been written since.
+	// Was is the State with which the row was last read or written, 0 if the row is new. Calls sets
+	// it. A driver may have to find the index entries of the old row. Such a driver keeps the old row
+	// itself, because a row can have several copies, and another copy may have been written since.
 	Was driver.State
 }
-
-// Front is the place of a ready task in its line, in a queue with fronts: see fronts.go.
-type Front uint8
-
-// These are in the order of TaskKinds.
-const (
-	NoFront Front = iota // the queue has no fronts
-	Shares               // it has a current or old turn of its line, for takers of its kind
-	Parked               // it has no turn
-	AtFront              // it has a turn of its own
-)
 
 // SetTaken sets the fields that change when a task that was Ready becomes Taken.
 func (r *Row) SetTaken(to *Row) {
@@ -91,8 +79,8 @@ func (r *Row) SetTaken(to *Row) {
 	r.Consumer, r.Attempts, r.Until, r.Wake = to.Consumer, to.Attempts, to.Until, to.Wake
 }
 
-// Count counts, by state and all at 0, a task that goes from one state to another. The state 0 is
-// that of a task that is not there.
+// Count updates the numbers of tasks by state, and of all tasks at 0, when one task goes from one
+// state to another. from is 0 for a new task, and to is 0 for a task that leaves.
 func Count(tasks *[driver.Held + 1]int, from, to driver.State) {
 	if from != 0 {
 		tasks[from]--
@@ -104,9 +92,9 @@ func Count(tasks *[driver.Held + 1]int, from, to driver.State) {
 	}
 }
 
-// Key is a row of the table of keys. There is one for each key that is paused or waits, whose
-// bucket is not full or that has limits of its own, and in queues that count by key also for each
-// key that has tasks.
+// Key is a row of the table of keys. A key has a row if it is paused, waits or has limits of its
+// own, or if it has a rate and its bucket is not full. In queues that count by key, each key with
+// tasks has a row too.
 type Key struct {
 	Key    string
 	Tasks  [driver.Held + 1]int // by state, and all at 0
@@ -119,8 +107,8 @@ type Key struct {
 // IsHeld reports whether no task of the key is to be taken, because the key is paused or waits.
 func (k *Key) IsHeld() bool { return k.Paused || k.Waits }
 
-// MayWait reports whether the key counts in Head.PausedKeys: a call has paused it or made it wait,
-// or it has a rate of its own.
+// MayWait reports whether the key counts in Head.PausedKeys. It does if a call has paused it or
+// made it wait, or if it has a rate of its own.
 func (k *Key) MayWait() bool {
 	return k.Paused || k.Hold != 0 || k.Limits != nil && k.Limits.Rate.Limit > 0
 }
@@ -145,8 +133,22 @@ func ParseLimits(text string) (l *driver.KeyLimits, err error) {
 	return l, err
 }
 
-// Served is a row of the table of lines that were served, where tasks have costs, and have used
-// rounds to come: the account of the line after the last task that was taken, see package account.
+// Turn is a row of the table of turns, in a queue with lines: see lines.go. It is the turn of a
+// line for its tasks of one kind, or the turn of one task that was handed back.
+type Turn struct {
+	Line
+	Kind     string
+	Task     uint64 // the task that was handed back, else 0
+	Round    uint64
+	Used     uint64 // as in Row
+	Place    uint64 // that of its first task
+	Leads    bool   // its first task is the first of the line, or was handed back
+	Takeable bool   // it is in an index of turns
+}
+
+// Served is a row of the table of served lines, in a queue whose tasks have costs. A line has a
+// row if it has used parts of later rounds. The row has the account of the line after the last
+// task that was taken: see package account.
 type Served struct {
 	Line
 	Round uint64
@@ -177,8 +179,8 @@ type Outcome struct {
 	Written   uint64        // the driver's, for View.Ended; Put does not copy it
 }
 
-// Ended is a row of the table of tasks that are gone, for queues that have a history. An ID can be
-// there only once.
+// Ended is a row of the history: a task that has left a queue whose store keeps a history. No two
+// rows have the same ID.
 type Ended struct {
 	ID                uint64
 	Key, Kind         string

@@ -1,6 +1,7 @@
 package rows
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -11,14 +12,14 @@ import (
 // pageSize is the number of rows that one read reads where there may be very many.
 const pageSize = 1000
 
-// unit is the work on a queue within a transaction. All calls of the transaction for the queue
-// share it. Its cache is right because only insert, update and remove write tasks, and because no
-// other transaction changes the rows that it has read: either the transaction is exclusive, or the
-// contract allows old values of others' rows (see DB).
+// unit is the work of a transaction in one queue; all calls of the transaction for the queue share
+// it. The cache of its Head is right because only insert, update and remove write tasks, and
+// because other transactions leave the rows alone that this one has read. The transaction is
+// exclusive, or has locked the rows, or the contract allows old values (see DB).
 //
-// Nothing outside of the unit and its Head changes before the commit. The unit notes the changes
-// that must follow it, and deliver makes them. So a failed transaction leaves no trace, and can be
-// tried again with a new unit.
+// Before the commit nothing changes outside of the unit and its Head. The unit notes the changes
+// that must follow the commit, and deliver makes them. So a failed transaction leaves no trace,
+// and can be tried again with a new unit.
 type unit struct {
 	q           *queue
 	v           Calls
@@ -32,23 +33,22 @@ type unit struct {
 	opening     []driver.Notifier // of calls that open the queue
 	asIs        bool              // all callers have the queue open AsIs, so nothing becomes due
 
-	// Changed rows of the table of keys. Many calls change the same row, so they are written at the
-	// end, or before a read of that table.
-	unsaved map[*Key]bool
+	// unsaved has the changed rows of keys. Many calls change the same row, so it is written at the
+	// end, or before a read of the table of keys.
+	unsaved      map[*Key]bool
+	unsavedTurns map[turnID]*Turn // the same of turns
 
 	lifeOf struct { // see life
 		life.Task
 		rare life.Rare
 	}
-	behind    map[lineKind]bool // a parked task is known there, see staysBehind
-	gaps      map[Line]gap      // the first free turn of each; see closeGaps
+	gaps      map[Line]gap // the first free turn of each; see closeGaps
 	readAhead readAhead
-	moved     map[uint64]*Row // tasks that got another turn since they were read
-	passed    map[uint64]bool // tasks that are wrongly Takeable, see isNext
+	passed    map[turnID]bool // turns that may be wrong, see isNext
 	large     []string        // keys of ready tasks that are not kept
 
-	// The work after the commit: deliver first updates the state of this process, and then calls the
-	// notifiers, so that the next calls find the new state.
+	// These fields have the work after the commit. deliver first updates the state of this process,
+	// and then calls the notifiers, so that the calls that follow find the new state.
 	notices     []func([]driver.Notifier)
 	stats       driver.Stats // of the queue, with the changes of this transaction
 	due         int64        // the earliest time that was set
@@ -76,8 +76,7 @@ func (q *queue) enter(tx Tx, plan *wants) *unit {
 		q: q, v: Calls{v}, plan: plan, head: v.Head(), now: v.Now(), listens: q.listens(),
 		stats: q.stats,
 	}
-	u.unsaved, u.behind, u.passed = map[*Key]bool{}, map[lineKind]bool{}, map[uint64]bool{}
-	u.moved = map[uint64]*Row{}
+	u.unsaved, u.unsavedTurns, u.passed = map[*Key]bool{}, map[turnID]*Turn{}, map[turnID]bool{}
 	u.hold(plan.Locks...)
 	kept := u.head.accounts != nil
 	if !kept {
@@ -92,9 +91,64 @@ func (q *queue) enter(tx Tx, plan *wants) *unit {
 	return u
 }
 
-// needExclusive ends a transaction that is not exclusive, and makes it begin again as an exclusive
-// one. Most calls see only while they run that they must be exclusive, such as when a task is in a
-// group: then beginning again is cheaper than always being exclusive.
+// prepare makes the planned reads of the calls, before any of them writes. From then on the cache
+// has the rows, so a driver that has read the ranges of the Plan need not keep them up to date.
+func (u *unit) prepare() {
+	for lines := range byPriority(u.plan.Lines) {
+		u.readAccounts(u.q.rounds[lines[0].Priority], lines)
+	}
+	u.readKeys(u.plan.Keys...)
+	if u.q.store.traits.Exclusive {
+		return // reading ahead saves nothing there
+	}
+	if ids := u.plan.unread(u.head); len(ids) > 0 {
+		for _, id := range ids {
+			u.head.tasks[id] = nil
+		}
+		for _, r := range must(u.v.Rows(RowRange(false, ForUpdate, ids...))) {
+			u.head.tasks[r.ID] = r
+		}
+	}
+	var keys []string
+	for _, id := range u.plan.Get {
+		if r := u.head.tasks[id]; r != nil {
+			keys = append(keys, r.Key)
+		}
+	}
+	for _, at := range u.plan.Puts {
+		if !u.staysBehind(at, math.MaxUint64) {
+			keys = append(keys, at.Key)
+		}
+	}
+	if u.plan.Take > 0 && !u.head.Paused {
+		u.readReady(u.plan.Filter, u.plan.Take, keys...)
+		for _, t := range u.readAhead.turns {
+			keys = append(keys, t.Key)
+		}
+	}
+	u.readFor(keys)
+}
+
+// readFor reads the rows that changes of tasks of some keys will need.
+func (u *unit) readFor(keys []string) {
+	if u.q.byKey() {
+		u.readKeys(keys...)
+	}
+}
+
+// keysOf returns the keys of some tasks.
+func keysOf(rows []*Row) []string {
+	keys := make([]string, len(rows))
+	for i, r := range rows {
+		keys[i] = r.Key
+	}
+	return keys
+}
+
+// needExclusive ends a transaction that is not exclusive. The committer then runs its calls again
+// in an exclusive transaction. Most calls find out only while they run that they need one, such as
+// when a task is in a group. Running these again is cheaper than making all transactions
+// exclusive.
 func (u *unit) needExclusive() {
 	if !u.plan.Exclusive {
 		panic(failure{errNotExclusive})
@@ -109,10 +163,10 @@ func (u *unit) needGroup() {
 	}
 }
 
-// Where transactions lock keys, each first waits for the locks of its plan, in one order for all
-// of them, and later only tries to lock: in ranges that pass over locked tasks. So two never
-// wait for each other. What it reads or writes of a key that it does not hold shows that it
-// needs the queue for itself.
+// Some transactions lock keys. Such a transaction first locks the keys of its plan, and may wait
+// for them; all transactions lock them in the same order. Later it only tries to lock keys, in
+// ranges that pass over locked tasks. So no two transactions wait for each other. If it reads or
+// writes rows of a key that it has not locked, it must enter the queue exclusively instead.
 
 // hold notes that some keys are locked, if the transaction locks keys.
 func (u *unit) hold(keys ...string) {
@@ -161,26 +215,31 @@ func (u *unit) save() {
 	u.closeGaps()
 	u.saveKeys()
 	for _, key := range u.large {
-		delete(u.head.readyTasks, key)
-	}
-	if !u.q.store.traits.Exclusive && len(u.head.readyTasks) > maxKnownKeys/2 {
-		clear(u.head.readyTasks) // now, so that the next ones of prepare stay
+		if k := u.head.keys[key]; k != nil {
+			clear(k.firsts)
+		}
 	}
 	if u.headChanged {
 		check(u.v.Save())
 	}
 }
 
+// saveKeys writes the changed rows of keys and turns: at the end, or before a read of their
+// tables.
 func (u *unit) saveKeys() {
 	for k := range u.unsaved {
 		check(u.v.SetKey(k))
 		delete(u.unsaved, k)
 	}
+	for _, t := range u.unsavedTurns {
+		check(u.v.SetTurn(t))
+	}
+	clear(u.unsavedTurns)
 }
 
-// insert, update and remove write a row, count it for its key, and update the cache. A row that
-// becomes ready must be written before updateFront is called for it, because updateFront reads its
-// line from the cache.
+// insert, update and remove write a row, count it for its key, and update the cache. updateLine
+// reads the line of a task from the cache. So a task that becomes ready, or leaves, is written
+// before updateLine is called for it.
 func (u *unit) insert(r *Row) {
 	u.bytes += len(r.Payload)
 	u.write(r)
@@ -194,28 +253,13 @@ func (u *unit) update(r *Row) {
 	u.schedule(r.Wake)
 }
 
-// addReady adds a task to the cached ones of its key, without its payload if that would stay for
-// long.
-func (u *unit) addReady(r *Row) {
-	if u.head.readyTasks[r.Key] == nil || !r.inLine() {
-		return
-	}
-	if r.Payload != nil && u.q.store.traits.Exclusive {
-		known := *r
-		known.Payload = nil
-		r = &known
-	}
-	u.noteLarge(r)
-	u.head.addReady(r)
-}
-
 // MaxKept is the greatest size in bytes of the payload of a cached ready task, where reading it
 // later takes an exchange.
 const MaxKept = 1 << 10
 
-// noteLarge notes the key of a task that the cache will not keep: where reading its payload later
-// takes an exchange, the payloads of all tasks that come to the front in a transaction are read at
-// once.
+// noteLarge notes the key of a task that is too large for the cache. Where reading a payload later
+// takes an exchange, the first tasks of lines are read with their payloads. save then makes the
+// cache forget those of the noted keys.
 func (u *unit) noteLarge(r *Row) {
 	if !u.q.store.traits.Exclusive && (r.Payload == nil || len(r.Payload) > MaxKept) {
 		u.large = append(u.large, r.Key)
@@ -230,7 +274,6 @@ func (u *unit) remove(r *Row) {
 	u.recount(r, 0)
 	delete(u.head.tasks, r.ID)
 	check(u.v.Delete(r))
-	delete(u.behind, r.lineKind())
 	u.written++
 	u.bytes += r.namesSize()
 	u.head.forgetReady(r)
@@ -240,9 +283,7 @@ func (u *unit) write(r *Row) {
 	u.needKeys(r.Key)
 	u.recount(r, r.State)
 	delete(u.head.tasks, r.ID)
-	delete(u.moved, r.ID)
 	check(u.v.Put(r))
-	delete(u.behind, r.lineKind())
 	u.written++
 	u.bytes += r.size()
 }
@@ -263,10 +304,7 @@ func (u *unit) count(k *Key, from, to driver.State) {
 
 // key returns the row of a key, an empty row if there is none.
 func (u *unit) key(key string) *Key {
-	if u.head.keys[key] == nil {
-		u.readKeys(key)
-	}
-	return u.head.keys[key]
+	return u.known(key).Key
 }
 
 // keysWait reports whether any key, or the queue, may be paused or wait.
@@ -281,7 +319,7 @@ func (u *unit) isHeld(key string) bool {
 
 // blocked reports whether no task of a key can be taken.
 func (u *unit) blocked(key string) bool {
-	if u.q.turns != limits {
+	if !u.q.limits {
 		return u.isHeld(key)
 	}
 	k := u.key(key)
@@ -291,7 +329,7 @@ func (u *unit) blocked(key string) bool {
 
 // limits returns the own limits of a key, nil if it has none or the queue does not obey them.
 func (u *unit) limits(k *Key) *driver.KeyLimits {
-	if u.q.turns != limits {
+	if !u.q.limits {
 		return nil
 	}
 	return k.Limits
@@ -307,8 +345,8 @@ func (u *unit) schedule(at int64) { u.due = sooner(u.due, at) }
 // notifiers that want expired tasks.
 func (u *unit) needsPayload() bool { return u.q.store.options.History > 0 || u.wantsExpired() }
 
-// find returns the task of that id, nil if there is none. It is known if the plan has named it, or
-// if it was taken here.
+// find returns the task of that id, nil if there is none. The cache has the task if the plan names
+// it, or if this process has taken it.
 func (u *unit) find(id uint64) *Row {
 	payload := u.needsPayload()
 	r, ok := u.head.tasks[id]
@@ -322,9 +360,10 @@ func (u *unit) find(id uint64) *Row {
 	return r
 }
 
-// get returns the task of that id, nil if there is none, after its due changes: advance may have
-// left them to later transactions, but no call may see a task in an outdated state. A task in a
-// group needs an exclusive transaction, because a change of it can end the group.
+// get returns the task of that id, nil if there is none, after it has made the due changes of the
+// task. advance may have left these to later transactions, but no call may see an outdated state.
+// A task in a group needs an exclusive transaction, because a change of the task can end the
+// group.
 func (u *unit) get(id uint64) *Row {
 	for {
 		r := u.find(id)
@@ -385,9 +424,9 @@ func (u *unit) isDue(r *Row, now int64) bool {
 	return r.Wake != 0 && r.Wake <= now
 }
 
-// A deadline must keep its value, even in the year 9999, because programs use such deadlines. It
-// is stored as nanoseconds since 1970, plus one unless it is before 1970, because 0 means none;
-// after far it counts microseconds.
+// A deadline must keep its value, even in the year 9999, because programs use such deadlines. A
+// deadline from 1970 on is stored as nanoseconds since 1970, plus one, because 0 means none. After
+// far the number counts microseconds instead. Before 1970 it is negative, and nothing is added.
 var far = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func deadline(t time.Time) int64 {

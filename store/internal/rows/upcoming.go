@@ -1,6 +1,7 @@
 package rows
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"slices"
@@ -27,6 +28,7 @@ func (u *unit) upcoming(n int) []driver.UpcomingTask {
 		return nil
 	}
 	u.closeGaps()
+	u.saveKeys()
 	for most := n; ; most *= 2 {
 		if found, ok := u.forecast(n, most); ok {
 			return found
@@ -38,20 +40,16 @@ func (u *unit) upcoming(n int) []driver.UpcomingTask {
 // nobody removes them there may be very many.
 const maxExpired = pageSize
 
-// forecast is upcoming from the first tasks in TaskReady. If these are too few, ok is false: some
-// may have expired, or be beyond the limits of their keys.
+// forecast is upcoming for the first most turns that can be taken. ok is false if these are too
+// few, because tasks may have expired, or be beyond the limits of their keys.
 func (u *unit) forecast(n, most int) (found []driver.UpcomingTask, ok bool) {
 	queue := &order.Key{Slots: math.MaxInt, Rate: u.q.settings.Rate}
 	if queue.Rate.Limit > 0 {
 		queue.Wait = u.key(allKeys).Wait
 	}
-	ready := ReadyRange(everything, most)
-	ready.Payload, ready.Lock = false, NoLock
-	rows := must(u.v.Rows(ready))
 	a, expired := &ahead{u, n, map[string]*order.Key{}}, 0
-	isDue := func(r *Row) bool { return u.isDue(r, u.now) }
-	many := len(slices.DeleteFunc(slices.Clone(rows), isDue)) <= len(rows)-maxExpired
-	for lines := a.linesOf(rows); len(lines) > 0 && !queue.Blocked(); {
+	lines, last, gone := a.first(most)
+	for len(lines) > 0 && !queue.Blocked() {
 		priority := lines[0].of.Priority
 		end, _ := slices.BinarySearchFunc(lines, priority+1,
 			func(l *lineAhead, p int) int { return l.of.Priority - p })
@@ -62,14 +60,14 @@ func (u *unit) forecast(n, most int) (found []driver.UpcomingTask, ok bool) {
 					return
 				}
 			}
-			over = len(rows) == most && rows[most-1].Priority == priority
+			over = priority >= last
 		}
 		now := u.currentRound(priority)
 		for r, round := range order.Forecast(firsts, now, queue, u.now) {
 			if over {
-				return found, many
+				return found, gone >= maxExpired
 			}
-			if isDue(r) {
+			if u.isDue(r, u.now) {
 				if expired++; expired == maxExpired {
 					return found, true
 				}
@@ -84,10 +82,9 @@ func (u *unit) forecast(n, most int) (found []driver.UpcomingTask, ok bool) {
 			}
 		}
 		if over {
-			return found, many
+			return found, gone >= maxExpired
 		}
-		lines = append(lines[end:], a.hidden(band)...)
-		slices.SortFunc(lines, func(a, b *lineAhead) int { return inOrder(a.First.Task, b.First.Task) })
+		lines = lines[end:]
 	}
 	return found, true
 }
@@ -103,54 +100,145 @@ type ahead struct {
 type lineAhead struct {
 	order.Line[*Row]
 	*ahead
-	of   Line
-	rows []*Row // the next tasks
-	more bool   // there may be others behind them
-	page int    // the number of tasks to read then
+	of    Line
+	kinds []Tuple // where its tasks are in TaskPlace, if the queue has lines
+	rows  []*Row  // the next tasks
+	more  bool    // there may be others behind them
+	page  int     // the number of tasks to read then
 }
 
-// linesOf returns the lines of some tasks with turns. In a queue without fronts, the other tasks
-// of a line are among them too. In one with fronts, linesOf reads some of them: about n for all
-// lines.
-func (a *ahead) linesOf(rows []*Row) (all []*lineAhead) {
-	if a.q.turns == limits {
-		keys := make([]string, len(rows))
-		for i, r := range rows {
-			keys[i] = r.Key
+// first returns the lines of the first turns that can be taken, in the order of their first tasks.
+// Lines of priorities before last are complete; in later ones there may be others. gone is how
+// many of the tasks read have expired.
+func (a *ahead) first(most int) (lines []*lineAhead, last, gone int) {
+	last = math.MaxInt
+	if a.q.lines {
+		r := TurnRange(everything, most)
+		r.Lock = NoLock
+		found := must(a.v.Turns().Scan(r))
+		if len(found) == most {
+			last = found[most-1].Priority
 		}
-		a.readKeys(keys...)
+		lines = a.linesOf(found)
+	} else {
+		r := ReadyRange(everything, most)
+		r.Payload, r.Lock = false, NoLock
+		rows := must(a.v.Rows(r))
+		if len(rows) == most {
+			last = rows[most-1].Priority
+		}
+		lines = a.linesIn(rows)
 	}
+	for _, l := range lines {
+		l.page = a.n/len(lines) + 1
+		for _, r := range append(l.rows, l.First.Task) {
+			if a.isDue(r, a.now) {
+				gone++
+			}
+		}
+	}
+	slices.SortFunc(lines, func(a, b *lineAhead) int {
+		return cmp.Or(a.of.Priority-b.of.Priority, cmp.Compare(a.Turn.Round, b.Turn.Round),
+			byPlace(a.First.Task, b.First.Task))
+	})
+	return lines, last, gone
+}
+
+// linesIn returns the lines of some tasks with turns.
+func (a *ahead) linesIn(rows []*Row) (all []*lineAhead) {
 	lines := map[Line]*lineAhead{}
-	var behind []Tuple
 	for _, r := range rows {
 		if l := lines[r.line()]; l != nil && !r.Returned {
 			l.rows = append(l.rows, r)
 			continue
 		}
-		l := &lineAhead{ahead: a, of: r.line()}
-		l.Line = order.Line[*Row]{Tasks: l, Key: a.key(r.Key), Turn: r.turn(), First: a.task(r)}
-		if all = append(all, l); !r.Returned {
-			lines[r.line()] = l
-			behind = append(behind, Tuple{r.Key, num(r.Priority), bit(true)})
+		l := a.add(&all, r.line(), &Turn{Round: r.Round, Used: r.Used})
+		if l.start(r); !r.Returned {
+			lines[r.line()], l.more = l, true
 		}
-	}
-	page := a.n/max(1, len(behind)) + 1
-	if a.q.turns != plain && len(behind) > 0 {
-		for _, r := range must(a.v.Rows(FirstRange(TaskPlace, behind, page, false))) {
-			lines[r.line()].rows = append(lines[r.line()].rows, r)
-		}
-	}
-	for _, l := range lines {
-		l.page, l.more = page, a.q.turns == plain || len(l.rows) == page
 	}
 	return all
+}
+
+// linesOf returns all lines of the keys of some turns, and about n of the lines' tasks. The turns
+// are Takeable now. Other lines of a key become Takeable when the tasks before them are taken, so
+// linesOf reads these lines too.
+func (a *ahead) linesOf(found []*Turn) (all []*lineAhead) {
+	var keys []string
+	for _, t := range found {
+		keys = append(keys, t.Key)
+	}
+	if a.q.limits {
+		a.readKeys(keys...)
+	}
+	slices.Sort(keys)
+	var ids []uint64
+	lines := map[turnID]*lineAhead{} // without kinds
+	var behind []*lineAhead
+	for _, t := range a.turnsOfAll(slices.Compact(keys)) {
+		id := t.id()
+		id.kind = ""
+		l := lines[id]
+		if l == nil {
+			l = a.add(&all, t.Line, t)
+			lines[id] = l
+			if t.Task != 0 {
+				ids = append(ids, t.Task)
+			} else {
+				behind = append(behind, l)
+			}
+		}
+		if l.kinds = append(l.kinds, Tuple{t.Key, t.Kind, num(t.Priority)}); t.Leads {
+			l.Turn = t.turn()
+		}
+	}
+	for _, l := range behind {
+		l.page = a.n/len(behind) + 1
+	}
+	a.read(0, behind...)
+	for _, r := range must(a.v.Peek(ids, false)) {
+		id := turnID{lineKind{r.line(), ""}, r.ID}
+		lines[id].rows = []*Row{r}
+	}
+	all = slices.DeleteFunc(all, func(l *lineAhead) bool { return len(l.rows) == 0 })
+	for _, l := range all {
+		r := l.rows[0]
+		l.rows = l.rows[1:]
+		l.start(r)
+	}
+	return all
+}
+
+// turnsOfAll returns the turns of some keys.
+func (a *ahead) turnsOfAll(keys []string) (all []*Turn) {
+	if !a.plan.Exclusive && len(keys) > 0 {
+		return must(a.v.Turns().Scan(turnsRange(keys)))
+	}
+	a.readKeys(keys...)
+	for _, key := range keys {
+		all = append(all, a.turnsOf(key)...)
+	}
+	return all
+}
+
+// add adds a line with a turn.
+func (a *ahead) add(all *[]*lineAhead, of Line, t *Turn) *lineAhead {
+	l := &lineAhead{ahead: a, of: of}
+	l.Turn = t.turn()
+	*all = append(*all, l)
+	return l
+}
+
+// start begins a line with its first task.
+func (l *lineAhead) start(r *Row) {
+	l.Tasks, l.Key, l.First = l, l.key(r.Key), l.task(r)
 }
 
 // key returns the limits of a key.
 func (a *ahead) key(key string) *order.Key {
 	if a.keys[key] == nil {
 		k := &order.Key{Slots: math.MaxInt}
-		if a.q.turns == limits {
+		if a.q.limits {
 			is, s := a.unit.key(key), &a.q.settings.Settings
 			most := life.MaxInFlight(s, a.limits(is))
 			k.Slots, k.Rate, k.Wait = most-is.Tasks[driver.Taken], a.rate(is), is.Wait
@@ -170,12 +258,12 @@ func (a *ahead) task(r *Row) order.Task[*Row] {
 	return t
 }
 
-// Next implements [order.Tasks]. In a queue without fronts the next task has its own turn, unless
-// it moves up into an earlier one: see closeGap.
+// Next implements [order.Tasks]. In a queue without lines the next task has its own turn, unless
+// it moves up into the turn of an earlier task: see closeGap.
 func (l *lineAhead) Next() (next order.Task[*Row]) {
 	last := l.First.Task
-	if len(l.rows) == 0 && l.more && (l.q.turns != plain || last.Gap) {
-		l.read(last)
+	if len(l.rows) == 0 && l.more && (l.q.lines || last.Gap) {
+		l.read(last.Place, l)
 	}
 	if len(l.rows) == 0 {
 		return next
@@ -183,7 +271,7 @@ func (l *lineAhead) Next() (next order.Task[*Row]) {
 	r := l.rows[0]
 	l.rows = l.rows[1:]
 	switch {
-	case l.q.turns != plain:
+	case l.q.lines:
 	case last.Gap:
 		r.Gap = r.Gap || r.turn() != l.Turn
 	default:
@@ -192,38 +280,43 @@ func (l *lineAhead) Next() (next order.Task[*Row]) {
 	return l.task(r)
 }
 
-// read reads the next tasks of the line.
-func (l *lineAhead) read(last *Row) {
-	r := NextRange(last.line(), last.Round, last.Place)
-	if r.Lock = NoLock; l.q.turns != plain {
-		r = FirstRange(TaskPlace, at(last.Key, num(last.Priority), bit(true)), 0, false)
-		r.From = Tuple{num(last.Place + 1)}
+// read reads the next tasks of some lines, behind a place.
+func (a *ahead) read(place uint64, lines ...*lineAhead) {
+	if len(lines) == 0 {
+		return
 	}
-	r.Limit = l.page
-	l.rows = must(l.v.Rows(r))
-	l.more, l.page = len(l.rows) == l.page, min(2*l.page, pageSize)
-}
-
-// hidden returns the next lines of the keys of some lines, as far as none of their tasks is
-// Takeable: where keys have limits, the tasks before must be taken first. See fronts.go.
-func (a *ahead) hidden(band []*lineAhead) []*lineAhead {
-	var keys, fronts []Tuple
-	for _, l := range band {
-		if a.q.turns == limits && !l.Key.Blocked() {
-			keys = append(keys, Tuple{l.of.Key})
+	first := lines[0]
+	if !a.q.lines {
+		r := NextRange(first.of, first.First.Task.Round, place)
+		r.Limit, r.Lock = first.page, NoLock
+		first.rows = must(a.v.Rows(r))
+		first.more, first.page = len(first.rows) == first.page, min(2*first.page, pageSize)
+		return
+	}
+	page := first.page
+	var kinds []Tuple
+	of := map[Line]*lineAhead{}
+	for _, l := range lines {
+		kinds, of[l.of] = append(kinds, l.kinds...), l
+		page = min(page, l.page)
+		l.rows, l.more = nil, false
+	}
+	r := FirstRange(TaskPlace, eachOnce(kinds), page, false)
+	r.From = after(place)
+	n, ends := map[lineKind]int{}, map[Line]uint64{}
+	for _, r := range must(a.v.Rows(r)) {
+		l := of[r.line()]
+		l.rows = append(l.rows, r)
+		if n[r.lineKind()]++; n[r.lineKind()] == page { // others of the kind may be behind
+			l.more = true
+			ends[l.of] = min(cmp.Or(ends[l.of], math.MaxUint64), r.Place)
 		}
 	}
-	if len(keys) == 0 {
-		return nil
+	for _, l := range lines {
+		l.page = min(2*page, pageSize)
+		slices.SortFunc(l.rows, byPlace)
+		if end, ok := ends[l.of]; ok {
+			l.rows = slices.DeleteFunc(l.rows, func(r *Row) bool { return r.Place > end })
+		}
 	}
-	next := FirstRange(TaskPlace, eachOnce(keys), 1, false)
-	next.From = through(int64(band[0].of.Priority))
-	for _, r := range must(a.v.Rows(next)) {
-		fronts = append(fronts, Tuple{r.Key, num(r.Priority), bit(false)})
-	}
-	if len(fronts) == 0 {
-		return nil
-	}
-	rows := must(a.v.Rows(Range{Index: TaskPlace, Prefixes: fronts}))
-	return a.linesOf(slices.DeleteFunc(rows, func(r *Row) bool { return r.Takeable }))
 }

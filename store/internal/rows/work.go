@@ -6,10 +6,10 @@ import (
 )
 
 // work is a change of more tasks than one transaction may write: see Traits.MaxWrites. The
-// settings of the queue keep the rest of it. The invariant: while a rest is left, nothing else
-// happens in the queue. Each transaction of any process first does a part of it, and runs its
-// calls only if that was all. So no call sees half of the change, and it ends even if the process
-// that began it dies.
+// settings of the queue keep the part that is still to be done. The invariant: while such a part
+// is left, nothing else happens in the queue. Each transaction of any process first does some of
+// it, and runs its calls only if nothing is left then. So no call sees half of the change, and the
+// change ends even if the process that began it dies.
 type work struct {
 	What workType
 	Name []byte // of the group or key; JSON would change a string that is not valid UTF-8
@@ -22,31 +22,22 @@ type work struct {
 
 	// The place at which it goes on.
 	ID    uint64   `json:",omitempty"` // of beginGroup and countTasks: the last task
-	Place [3]int64 // of parkTasks and showFronts: in TaskLine, after the key
-	Front bool     `json:",omitempty"` // of parkTasks: the line has its turn
-	Kind  []byte   `json:",omitempty"` // of showKind
+	Place [3]int64 // of parkTasks: in TaskLine, after the key
 }
 
 // page returns the next n tasks in TaskLine. pass notes each task that was handled.
 func (w *work) page(n int) Range {
 	p := Range{Index: TaskLine, Limit: n}
 	if w.Name != nil {
-		p.From = append(Tuple{string(w.Name)}, w.place()...)
+		p.From = Tuple{string(w.Name), w.Place[0], w.Place[1], w.Place[2]}
 	}
 	return p
 }
 
-// pass notes that the work goes on behind a task, and reports whether it is the first of a line.
-func (w *work) pass(r *Row) (newLine bool) {
-	newLine = w.Name == nil || r.Key != string(w.Name) || num(r.Priority) != w.Place[0]
+// pass notes that the work goes on behind a task.
+func (w *work) pass(r *Row) {
 	w.Name = []byte(r.Key)
 	w.Place = [3]int64{num(r.Priority), num(r.Round), num(r.Place + 1)}
-	return newLine
-}
-
-// place returns the place at which to go on, without the key.
-func (w *work) place() Tuple {
-	return Tuple{w.Place[0], w.Place[1], w.Place[2]}
 }
 
 type workType uint8
@@ -55,14 +46,13 @@ const (
 	beginGroup workType = iota // start or cancel the tasks of a group
 	endGroup
 	deleteGroup
-	moveLeases  // to the new number of a resumed consumer
-	parkTasks   // behind the fronts of lines, in a queue that gets fronts
-	blockFronts // of a key that was blocked or freed
-	showKind    // of a line that has become, or is no longer, the first of its key with a kind
+	moveLeases // to the new number of a resumed consumer
+	parkTasks  // in a queue that gets lines
+	showTurns  // of a key that was blocked or freed, or whose lines have changed
 	// The parts of rebuild and recountKeys, see there.
 	forgetCounts
 	countTasks
-	showFronts
+	showAllTurns
 )
 
 // do does a work, and leaves the part that this transaction may not write to others.
@@ -84,9 +74,17 @@ func (u *unit) leaveWork(w *work) {
 	u.schedule(u.now)
 }
 
+// maxWork is the number of tasks after which a transaction leaves the rest of a work to others. So
+// none takes as long as its timeout.
+const maxWork = 10 * pageSize
+
 // doSome does as much of a work as the transaction may, and reports whether that was all.
 func (u *unit) doSome(w *work) (done bool) {
-	for n := u.room(math.MaxInt); n > 0 && !done; n -= pageSize {
+	n := u.room(math.MaxInt)
+	if !u.q.joined {
+		n = min(n, maxWork)
+	}
+	for ; n > 0 && !done; n -= pageSize {
 		if u.workLeft() || u.isLarge() { // they are done in order
 			return false
 		}
@@ -110,16 +108,14 @@ func (u *unit) doPage(w *work, n int) (done bool) {
 		return done
 	case parkTasks:
 		return u.park(w, n)
-	case blockFronts:
-		return u.blockFronts(w, n)
-	case showKind:
-		return u.showKind(w, n)
+	case showTurns:
+		return u.showSome(w, n)
 	case forgetCounts:
 		return u.forgetCounts(w, n)
 	case countTasks:
 		return u.countTasks(w, n)
-	case showFronts:
-		return u.showFronts(w, n)
+	case showAllTurns:
+		return u.showAll(w, n)
 	}
 	panic("rows: a work of no type")
 }
@@ -127,9 +123,9 @@ func (u *unit) doPage(w *work, n int) (done bool) {
 // workLeft reports whether work is left to other transactions.
 func (u *unit) workLeft() bool { return len(u.q.settings.Work) > 0 }
 
-// each calls f with the tasks, one after the other. It stops when a task leaves work to other
-// transactions, because nothing else may happen before that, or when the transaction has written
-// as much as it may. It reports whether it has handled all tasks.
+// each calls f with the tasks, one after the other, and reports whether it has handled all of
+// them. It stops when the transaction has written as much as it may. It also stops when f has left
+// work to other transactions, because nothing else may happen before that work is done.
 func (u *unit) each(tasks []*Row, f func(*Row)) (done bool) {
 	for _, r := range tasks {
 		if u.workLeft() || u.isLarge() {
@@ -140,8 +136,8 @@ func (u *unit) each(tasks []*Row, f func(*Row)) (done bool) {
 	return true
 }
 
-// eachOf is each for the tasks of a range whose limit is n. It reports whether it has handled all
-// tasks without that limit: fewer than n were found, and all of them were handled.
+// eachOf is each for the tasks that a read of at most n has found. It reports whether no others
+// are left: the read has found fewer than n, and each has handled all of them.
 func (u *unit) eachOf(tasks []*Row, n int, f func(*Row)) (done bool) {
 	return u.each(tasks, f) && len(tasks) < n
 }

@@ -138,7 +138,7 @@ func (q queue) doMuch() (log []string) {
 	}
 	did(c.Close(ctx))
 
-	// From the first task of a kind on, only the fronts of lines can be taken.
+	// From the first task of a kind on, lines have the turns.
 	q.putMany(60, "a", task.PutOptions{})
 	q.putMany(40, "b", task.PutOptions{Delay: time.Hour})
 	q.putMany(40, "c", task.PutOptions{Priority: 1})
@@ -146,7 +146,7 @@ func (q queue) doMuch() (log []string) {
 	for i := range 36 {
 		q.putMany(2, "a", task.PutOptions{Kind: fmt.Sprint(i % 12), Priority: i / 12})
 	}
-	for i := range 80 { // the first task of each kind is at the front, and gets new turns with it
+	for i := range 80 { // each kind has a row of the turn
 		q.putMany(2, "d", task.PutOptions{Kind: fmt.Sprint("d", i)})
 	}
 	batch := make([]task.Entry[string], 20)
@@ -309,7 +309,7 @@ func TestLimitsInDocs(t *testing.T) {
 	}
 }
 
-// Deletes that change the turns of whole fronts write many rows. They share a transaction only up
+// Deletes that change many turns of lines write many rows. They share a transaction only up
 // to its limit of writes.
 func TestCallsThatWriteMuch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

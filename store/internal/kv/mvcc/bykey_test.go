@@ -288,7 +288,7 @@ func (l *limits) settle(t *testing.T, one *task.Task[int], how int) {
 
 // TestFewKeys lets many processes put and take tasks of few keys with a low MaxInFlightPerKey. Few
 // transactions conflict: each process that takes tasks has a lane, with keys of its own, and a put
-// behind the front of a line writes no row that others write.
+// behind others of its line writes no row that others write.
 func TestFewKeys(t *testing.T) {
 	const n, puts = 16, 40
 	o := task.Options[int]{MaxInFlightPerKey: 2}
@@ -378,8 +378,9 @@ func TestKeyRate(t *testing.T) {
 	}
 }
 
-// TestPutBehindInterrupted puts a task behind parked ones while another process takes these, and
-// the other way round. Either way the task comes next.
+// TestPutBehindInterrupted puts a task behind others of its line while another process takes
+// these, and the other way round. Either way the task comes next. The line also has a task of
+// another kind.
 func TestPutBehindInterrupted(t *testing.T) {
 	for _, first := range []string{"put", "take"} {
 		for weight := 1; weight <= 2; weight++ {
@@ -389,14 +390,16 @@ func TestPutBehindInterrupted(t *testing.T) {
 			all := clientsOf(t, 2, 1, engine, kv.Options{}, task.Options[int]{
 				MaxInFlightPerKey: 9, Weight: func(string) int { return weight },
 			})
-			key := func(int) string { return "key" }
-			kvtest.Fill(t, all[0].Queue, weight+1, key) // the last task is parked
+			kvtest.Fill(t, all[0].Queue, weight+1, func(int) string { return "key" })
+			_, err := all[0].Put(ctx, "key", 0, task.PutOptions{Kind: "another"})
+			require.NoError(t, err)
 			put := func() {
 				_, err := all[0].Put(ctx, "key", weight+1, task.PutOptions{})
 				require.NoError(t, err)
 			}
+			consumer := all[1].NewConsumer(task.Filter{Kinds: []string{""}})
 			take := func(n int) {
-				some, err := all[1].TakeBatch(ctx, n)
+				some, err := consumer.TakeBatch(ctx, n)
 				require.NoError(t, err)
 				require.Len(t, some, n)
 			}

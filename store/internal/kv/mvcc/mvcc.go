@@ -132,6 +132,7 @@ type txn struct {
 	version uint64
 	began   time.Time
 	known   map[string]bool // keys and names of spans that it has read
+	whole   []kv.Span       // those of them without a limit
 	guards  [][2][]byte
 	writes  []write
 	size    int
@@ -159,10 +160,18 @@ func (t *txn) Get(key []byte) ([]byte, error) {
 func (t *txn) Fetch(keys [][]byte, spans ...kv.Span) error {
 	n := len(t.known)
 	for _, key := range keys {
-		t.known[string(key)] = true
+		if !slices.ContainsFunc(t.whole, func(s kv.Span) bool {
+			return bytes.Compare(key, s.From) >= 0 && bytes.Compare(key, s.To) < 0
+		}) {
+			t.known[string(key)] = true
+		}
 	}
-	for i := range spans {
-		t.known[nameOf(&spans[i])] = true
+	for _, s := range spans {
+		name := nameOf(&s)
+		if s.Limit == 0 && !t.known[name] {
+			t.whole = append(t.whole, kv.Span{From: bytes.Clone(s.From), To: bytes.Clone(s.To)})
+		}
+		t.known[name] = true
 	}
 	if len(t.known) == n && !t.over {
 		return nil

@@ -201,8 +201,8 @@ func TestLight(t *testing.T) {
 		all := clients(t, 17, func() kv.Engine { return db.Client() }, kv.Options{})
 		putter, takers := all[0], all[1:]
 		kvtest.Fill(t, putter.Queue, heavy, func(int) string { return "heavy" })
-		other := func(i int) string { return fmt.Sprint("other ", i%others) }
-		kvtest.Fill(t, putter.Queue, heavy/20, other)
+		kvtest.Fill(t, putter.Queue, heavy/20,
+			func(i int) string { return fmt.Sprint("other ", i%others) })
 		for n, limit := range map[int]int{
 			// The rest of the round being served, the next round, and a task that is being taken.
 			1: 2*(1+others) + 1,
@@ -379,7 +379,7 @@ func (small) Traits() rows.Traits { return rows.Traits{MaxWrites: 2048, MaxBytes
 
 // TestLongNames makes calls for many tasks with the longest metadata and names. A name of zero
 // bytes takes twice its length in a key. All transactions stay within the limit: a call resumes a
-// consumer that holds the tasks, a call deletes the first task of a front, and an Open with other
+// consumer that holds the tasks, a call deletes the first task of a line, and an Open with other
 // limits counts the keys again.
 func TestLongNames(t *testing.T) {
 	const n = 300

@@ -2,7 +2,6 @@ package rowstest
 
 import (
 	"bytes"
-	"cmp"
 	"maps"
 	"slices"
 
@@ -10,14 +9,14 @@ import (
 	"github.com/fairq/fairq/store/internal/rows"
 )
 
-// views is a View of a driver and one of the model, and is one itself: it makes each call to both,
-// and compares what they return.
+// views is a View that makes each call to two others, and compares what they return: got, the View
+// of a driver, and want, the View of the model.
 type views struct {
 	*txs
 	id        uint64
 	got, want rows.View
-	model     *memView  // is want
-	planned   []planned // what the Plan has said
+	model     *memView     // is want
+	planned   []rows.Range // of the Plan
 	dropped   bool
 	given     []uint64 // numbers
 }
@@ -26,6 +25,7 @@ func (v *views) Tasks() rows.Table[rows.Row] {
 	return bothTable[rows.Row]{v, v.got.Tasks(), v.want.Tasks(), v.model.tasks()}
 }
 
+func (v *views) Turns() rows.Table[rows.Turn]         { return both(v, rows.View.Turns) }
 func (v *views) Keys() rows.Table[rows.Key]           { return both(v, rows.View.Keys) }
 func (v *views) Served() rows.Table[rows.Served]      { return both(v, rows.View.Served) }
 func (v *views) Consumers() rows.Table[rows.Consumer] { return both(v, rows.View.Consumers) }
@@ -59,15 +59,16 @@ func (b bothTable[R]) Scan(r rows.Range) ([]*R, error) {
 	for i, row := range got {
 		same := func(other *R) bool { return b.rows.of(other) == b.rows.of(row) }
 		kept := b.rows.get(b.rows.of(row))
-		if kept == nil || slices.ContainsFunc(got[:i], same) {
+		place := b.rows.schema.Place(r.Index, row)
+		if kept == nil || place == nil || slices.ContainsFunc(got[:i], same) {
 			b.fail("%s returned a row that there is not, or twice:\n\t%s", what, show(row))
 		}
+		places = append(places, place)
 		if r.Turns {
 			b.equal(what, turnOf(row), turnOf(kept))
 		} else {
 			b.equal(what, row, whole(kept, row, r.Payload))
 		}
-		places = append(places, b.rows.schema.Place(r.Index, row))
 		if lock != rows.NoLock {
 			b.model.tx.lock(b.rows.of(row), false)
 		}
@@ -79,13 +80,14 @@ func (b bothTable[R]) Scan(r rows.Range) ([]*R, error) {
 	if len(r.Prefixes) > 0 {
 		prefix = len(r.Prefixes[0])
 	}
-	ordered := !r.Each && len(want) > 0 && prefix < len(wanted[0])
-	if !ordered {
-		slices.SortFunc(places, rows.Tuple.Compare)
-		slices.SortFunc(wanted, rows.Tuple.Compare)
-		prefix = 0
+	from := prefix
+	if r.Each || len(want) > 0 && prefix == len(wanted[0]) { // those of a prefix are in order
+		from = 0
+		byPrefix := func(a, b rows.Tuple) int { return a[:prefix].Compare(b[:prefix]) }
+		slices.SortStableFunc(places, byPrefix)
+		slices.SortStableFunc(wanted, byPrefix)
 	}
-	same := func(a, b rows.Tuple) bool { return a != nil && a[prefix:].Compare(b[prefix:]) == 0 }
+	same := func(a, b rows.Tuple) bool { return a[from:].Compare(b[from:]) == 0 }
 	if !slices.EqualFunc(places, wanted, same) {
 		b.fail("%s returned\n\t%s\nthe model:\n\t%s", what, show(got), show(want))
 	}
@@ -142,7 +144,7 @@ func (b bothTable[R]) Sweep(r rows.Range) error {
 		})
 		if b.must(what, err); left == nil {
 			gone++
-			b.model.write(b.rows.of(row), nil)
+			b.rows.write(row, nil)
 		}
 	}
 	if gone != min(n, due) {
@@ -214,27 +216,27 @@ func (v *views) CountKeys(_ string, n int) (int, string, error) {
 	}, "CountKeys(%d)", n), "", nil
 }
 
-// KeyStats allows for ties, and does not look at weights and loads.
+// KeyStats allows for ties.
 func (v *views) KeyStats(n int) ([]rows.Key, error) {
 	v.note("KeyStats(%d)", n)
 	got, err := v.got.KeyStats(n)
 	v.must("KeyStats", err)
 	all, err := v.want.KeyStats(1 << 30)
 	v.must("KeyStats of the model", err)
-	seen := map[string]bool{}
-	for i, k := range got {
-		at := slices.IndexFunc(all, func(w rows.Key) bool { return w.Key == k.Key })
-		if at < 0 || k.Tasks != all[at].Tasks || k.Paused != all[at].Paused ||
-			k.Oldest != all[at].Oldest ||
-			i < n && k.Tasks[0] != all[i].Tasks[0] || i >= n && !k.Paused || seen[k.Key] {
-			v.fail("KeyStats(%d) returned\n\t%s\nthe model:\n\t%s", n, show(got), show(all))
-		}
-		seen[k.Key] = true
-	}
+	right, left := len(got) >= min(n, len(all)), map[string]rows.Key{}
 	for _, k := range all {
-		if !seen[k.Key] && (k.Paused || len(got) < n) {
-			v.fail("KeyStats(%d) returned\n\t%s\nthe model:\n\t%s", n, show(got), show(all))
-		}
+		left[show(k)] = k
+	}
+	for i, k := range got {
+		_, is := left[show(k)]
+		delete(left, show(k))
+		right = right && is && (i >= n && k.Paused || i < n && k.Tasks[0] == all[i].Tasks[0])
+	}
+	for _, k := range left {
+		right = right && !k.Paused
+	}
+	if !right {
+		v.fail("KeyStats(%d) returned\n\t%s\nthe model:\n\t%s", n, show(got), show(all))
 	}
 	return got, nil
 }
@@ -258,5 +260,3 @@ func read[T any](v *views, f func(v rows.View) (T, error), format string, args .
 	v.equal(what, got, want)
 	return got
 }
-
-func byPlace(a, b *rows.Row) int { return cmp.Compare(a.Place, b.Place) }

@@ -5,29 +5,57 @@ import (
 	"slices"
 
 	"github.com/fairq/fairq/internal/driver"
-	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/store/internal/rows"
 )
 
 // random makes one of the calls, or some that belong together.
 func (v *views) random() {
-	c := rows.Calls{View: v}
+	c, val := rows.Calls{View: v}, v.values
 	v.oneOf([]choice{
 		{10, func() { v.insert(c) }},
 		{8, func() { v.update(c) }},
-		{6, func() { v.take(c) }},
+		{10, func() { v.take(c) }},
 		{4, func() { v.delete(c) }},
 		{22, func() { v.find(c) }},
 		{4, func() { v.save(c) }},
-		{7, func() { v.keys(c) }},
-		{5, func() { v.served(c) }},
+		{20, func() { table(v, c.Turns(), rows.Turns, val.turn, v.mayPutTurns()) }},
+		{5, func() { table(v, c.Keys(), rows.Keys, val.key, true) }},
+		{4, func() { table(v, c.Served(), rows.ServedLines, val.served, true) }},
+		{4, func() { table(v, c.Groups(), rows.Groups, val.group, true) }},
+		{5, func() {
+			outcome := func() *rows.Outcome { return val.outcome(v.rowID()) }
+			table(v, c.Outcomes(), rows.Outcomes[:2], outcome, true) // the third index is the driver's
+		}},
 		{8, func() { v.consumers(c) }},
-		{5, func() { v.groups(c) }},
-		{6, func() { v.outcomes(c) }},
 		{6, func() { v.history(c) }},
-		{8, func() { v.others(c) }},
+		{14, func() { v.others(c) }},
 		{1, func() { v.drop(c) }},
 	})
+}
+
+// table reads a random range of a table, or writes some random rows.
+func table[R any](
+	v *views, t rows.Table[R], s rows.Schema[R], row func() *R, mayWrite bool,
+) {
+	if !mayWrite || v.chance(2) {
+		_, _ = t.Scan(rangeOf(v.values, s, pick(v.rnd, s...).Index, row))
+		return
+	}
+	for range pick(v.rnd, 1, 5) {
+		if v.chance(4) {
+			v.must("Delete", t.Delete(row()))
+		} else {
+			v.must("Put", t.Put(row()))
+		}
+	}
+}
+
+// hasLines reports whether the queue has lines: then it has turns, and no Takeable tasks.
+func (v *views) hasLines() bool { return v.id%2 == 0 }
+
+// mayPutTurns reports whether the transaction may put turns: it has locked no key.
+func (v *views) mayPutTurns() bool {
+	return v.hasLines() && (v.model.exclusive || v.h.got.Traits().Optimistic)
 }
 
 // choice is a call, and its weight in the random choice.
@@ -104,6 +132,11 @@ func (v *views) change(c rows.Calls, r *rows.Row) {
 }
 
 func (v *views) put(c rows.Calls, r *rows.Row) {
+	if v.hasLines() {
+		r.Takeable = false
+	} else {
+		r.InLine = false
+	}
 	v.must("Put", c.Put(r))
 	v.look(c, r)
 }
@@ -131,8 +164,10 @@ func (v *views) take(c rows.Calls) {
 	if len(consumers) == 0 {
 		return
 	}
-	ready, _ := c.Ready(v.values.filter(), v.values.count())
-	for _, r := range ready {
+	for _, r := range v.found(c) {
+		if r.State != driver.Ready {
+			continue
+		}
 		v.values.take(r, pick(v.rnd, consumers...))
 		v.put(c, r)
 		if v.chance(4) {
@@ -176,7 +211,6 @@ func (v *views) find(c rows.Calls) (found []*rows.Row) {
 		{3, func() { one(c.Get(v.rowID(), payload)) }},
 		{1, func() { all(c.Peek(slices.Compact([]uint64{v.rowID(), 1 << 61}), payload)) }},
 		{1, func() { one(c.ByUniqueKey(val.of(val.uniqueKeys), payload)) }},
-		{1, func() { all(c.Ready(val.filter(), n)) }},
 		{1, func() { all(c.Due(val.now(), n, payload)) }},
 		{1, func() { all(c.TakenBy(pick(v.rnd, append(v.held(), 1<<62)...), n, payload)) }},
 		{1, func() {
@@ -186,15 +220,14 @@ func (v *views) find(c rows.Calls) (found []*rows.Row) {
 		}},
 		{1, func() { all(c.InGroup(val.of(val.groups), 0, n)) }},
 		{1, func() { all(c.List(v.listOptions())) }},
-		{1, func() { one(c.Next(val.line(), val.round(), val.place())) }},
-		{4, func() { all(c.Rows(v.firstRange())) }},
-		{1, func() {
-			r := rows.ReadyRange(rows.Filter{MaxPriority: driver.MaxPriority}, n)
-			r.From = rows.Tuple{int64(val.priority()), int64(val.round()), int64(val.place())}
-			r.Payload, r.Lock = payload, rows.NoLock
-			all(c.Rows(r))
+		{6, func() { found = v.scan(v.anyRange()) }},
+		{10 * min(1, len(v.planned)), func() {
+			r := pick(v.rnd, v.planned...)
+			if r.Limit > 0 && v.chance(3) {
+				r.Limit = n
+			}
+			found = v.scan(r)
 		}},
-		{10 * min(1, len(v.planned)), func() { found = pick(v.rnd, v.planned...)(c) }},
 	})
 	return found
 }
@@ -222,7 +255,6 @@ func (v *views) listOptions() driver.ListOptions {
 // others makes a call that reads no rows of tasks, or is about nothing else here.
 func (v *views) others(c rows.Calls) {
 	v.oneOf([]choice{
-		{1, func() { _, _ = c.Rows(v.lastRange(v.values.line())) }},
 		{1, func() {
 			_, _, _ = c.Deletable(driver.ListOptions{
 				Key: new(v.values.of(v.values.keys)), Kind: pick(v.rnd, nil, new(v.values.of(v.values.kinds))),
@@ -231,7 +263,12 @@ func (v *views) others(c rows.Calls) {
 		{1, func() { _, _ = c.Times(v.chance(2)) }},
 		{1, func() { _, _, _ = c.CountKeys("", 2) }},
 		{1, func() { _, _ = c.Counts() }},
-		{1, func() { _, _ = c.AnyReady(v.values.filter()) }},
+		{1, func() { _, _ = c.KeyStats(v.values.count()) }},
+		{1, func() { _, _ = c.DueKeys(v.values.now(), v.values.count()) }},
+		{1, func() { _, _ = c.FullKeys(v.values.now(), v.values.count()) }},
+		{1, func() { _, _ = c.Group(v.values.of(v.values.groups)) }},
+		{1, func() { _ = c.SweepServed(v.values.priority(), v.values.round(), v.values.count()) }},
+		{1, func() { _ = c.SweepOutcomes(v.values.now(), v.values.count()) }},
 		{1, func() { _, _ = c.Leases(pick(v.rnd, append(v.held(), 1<<62)...)) }},
 		{1, func() {
 			for range pick(v.rnd, 1, 1, 60) { // more than are fetched at once
@@ -266,44 +303,6 @@ func (v *views) save(c rows.Calls) {
 	}
 }
 
-func (v *views) keys(c rows.Calls) {
-	k := &rows.Key{
-		Key: v.values.of(v.values.keys), Paused: v.chance(2), Limits: v.values.limits(),
-		Wait: life.Wait{
-			Hold: v.values.time(), By: driver.ID(v.rnd.IntN(3)), Full: v.values.time(),
-			Until: v.values.time(),
-			Waits: v.chance(2),
-		},
-	}
-	for range v.rnd.IntN(3) {
-		n := pick(v.rnd, 1, 1<<29)
-		k.Tasks[pick(v.rnd, driver.Ready, driver.Delayed, driver.Taken, driver.Buried, driver.Held)] += n
-		k.Tasks[0] += n
-	}
-	v.oneOf([]choice{
-		{2, func() { v.must("SetKey", c.SetKey(k)) }},
-		{1, func() {
-			_, _ = c.Keys().Scan(rows.Range{
-				Index: rows.KeyName, From: rows.Tuple{k.Key}, Limit: v.values.count(),
-			})
-		}},
-		{1, func() { _, _ = c.KeyStats(v.values.count()) }},
-		{1, func() { _, _ = c.DueKeys(v.values.now(), v.values.count()) }},
-		{1, func() { _, _ = c.FullKeys(v.values.now(), v.values.count()) }},
-		{1, func() { _, _ = c.LimitedKeys(pick(v.rnd, "", k.Key), v.values.count()) }},
-	})
-}
-
-func (v *views) served(c rows.Calls) {
-	s := rows.Served{Line: v.values.line(), Round: max(1, v.values.round()), Used: v.values.round()}
-	v.oneOf([]choice{
-		{1, func() { v.must("Put", c.Served().Put(&s)) }},
-		{1, func() { _, _ = c.ServedOf(s.Line) }},
-		{1, func() { _, _ = c.Furthest(s.Priority) }},
-		{1, func() { _ = c.SweepServed(s.Priority, s.Round, v.values.count()) }},
-	})
-}
-
 func (v *views) consumers(c rows.Calls) {
 	val := v.values
 	name := val.of(val.consumers)
@@ -317,14 +316,16 @@ func (v *views) consumers(c rows.Calls) {
 			}
 		}},
 		{1, func() { _, _ = c.Alive(some) }},
-		{1, func() { _, _ = c.ConsumerNames(some) }},
+		{1, func() {
+			table(v, c.Consumers(), rows.Consumers, func() *rows.Consumer {
+				return &rows.Consumer{
+					Number: pick(v.rnd, numbers...), Name: val.of(val.consumers), Deadline: val.time(),
+				}
+			}, false)
+		}},
 		{1, func() { _, _ = c.Renew(some, val.time()) }},
 		{2, func() { _, _ = c.DueConsumers(val.now(), val.count()) }},
 		{1, func() { v.deleteConsumer(c) }},
-		{1, func() {
-			prefix := pick(v.rnd, "", name, name[:len(name)/2], "%", "_", "A", "a", "\xff")
-			_, _ = c.ConsumersNamed(prefix, pick(v.rnd, 0, val.now(), val.time()))
-		}},
 	})
 }
 
@@ -336,32 +337,6 @@ func (v *views) deleteConsumer(c rows.Calls) {
 			return
 		}
 	}
-}
-
-func (v *views) groups(c rows.Calls) {
-	g := &rows.Group{Name: v.values.of(v.values.groups), Group: life.Group{
-		Started: v.chance(2), Cancelled: v.chance(2), Tasks: v.rnd.IntN(3), Members: v.rnd.IntN(3),
-	}}
-	if v.chance(2) {
-		_, _ = c.Group(g.Name)
-	} else {
-		v.must("SetGroup", c.SetGroup(g))
-	}
-}
-
-func (v *views) outcomes(c rows.Calls) {
-	o := &rows.Outcome{
-		UniqueKey: v.values.of(v.values.uniqueKeys), ID: v.rowID(), Result: rows.Result(v.rnd.IntN(5)),
-		Until: v.values.time(),
-	}
-	if o.Result == rows.Failed {
-		o.Err = v.values.failure()
-	}
-	v.oneOf([]choice{
-		{2, func() { v.must("SetOutcome", c.SetOutcome(o)) }},
-		{1, func() { _, _ = c.Outcome(o.UniqueKey) }},
-		{1, func() { _ = c.SweepOutcomes(v.values.now(), v.values.count()) }},
-	})
 }
 
 // history makes a call that is about tasks that are gone.
@@ -412,16 +387,21 @@ func (v *views) compareAll() {
 	_, _ = c.Counts()
 	_, _, _ = c.CountKeys("", 2)
 	_, _ = c.List(driver.ListOptions{Limit: 1 << 30})
-	_, _ = c.Ready(rows.Filter{MaxPriority: driver.MaxPriority}, 1<<30)
+	_, _ = c.Rows(rows.ReadyRange(everything, 1<<30))
+	for _, i := range []rows.Index{rows.TurnLine, rows.TurnReady, rows.TurnKind} {
+		_, _ = c.Turns().Scan(rows.Range{Index: i})
+	}
+	ofKinds := rows.Filter{MaxPriority: driver.MaxPriority, Kinds: val.kinds}
+	for n := range 4 {
+		_, _ = c.Turns().Scan(rows.TurnRange(ofKinds, n)) // merged
+	}
 	_, _ = c.KeyStats(0)
 	_, _ = c.KeyStats(1 << 30)
 	_, _ = c.ConsumersNamed("", 0)
 	_, _ = c.HistoryAfter(0, 1<<30)
 	for _, key := range val.keys {
 		_, _ = c.Keys().Scan(rows.KeyRange([]string{key}))
-		for _, i := range []rows.Index{rows.TaskPlace, rows.TaskKinds, rows.TaskShown} {
-			_, _ = c.Rows(rows.FirstRange(i, []rows.Tuple{{key}}, 1, true))
-		}
+		_, _ = c.Rows(rows.FirstRange(rows.TaskPlace, []rows.Tuple{{key}}, 1, true))
 		for _, priority := range []int{0, 1, driver.MaxPriority} {
 			_, _ = c.ServedOf(rows.Line{Key: key, Priority: priority})
 		}

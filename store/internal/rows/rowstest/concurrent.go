@@ -158,7 +158,7 @@ func find(db rows.DB) (*rows.Queue, error) {
 	return q, nil
 }
 
-// testConcurrent takes rows in several transactions that are not exclusive at the same time. Each
+// testConcurrent takes rows in transactions that are not exclusive and run at the same time. Each
 // row must be taken once, and all must be counted.
 func testConcurrent(t *testing.T, db rows.DB) {
 	const n = 60
@@ -174,10 +174,10 @@ func testConcurrent(t *testing.T, db rows.DB) {
 			var ids []uint64
 			err := attempt(db, &rows.Plan{
 				Numbers: 1,
-				Ranges:  []rows.Range{rows.ReadyRange(rows.Filter{MaxPriority: driver.MaxPriority}, 2)},
+				Ranges:  []rows.Range{rows.ReadyRange(everything, 2)},
 			}, func(v rows.Calls) error {
 				ids = nil
-				list, err := v.Ready(rows.Filter{MaxPriority: driver.MaxPriority}, 2)
+				list, err := v.Rows(rows.ReadyRange(everything, 2))
 				if err != nil {
 					return err
 				}
@@ -230,13 +230,29 @@ func first[R any](found []*R, err error) (*R, error) {
 	return found[0], err
 }
 
-// testExclusive reads and writes the same in several exclusive transactions at the same time.
+// testExclusive changes one task in transactions that run at the same time. Some are exclusive,
+// and need not lock the task; others are not, and lock it. The exclusive ones also change the row
+// of a key and the Head. No change may be lost.
 func testExclusive(t *testing.T, db rows.DB) {
-	const n = 20
-	in(t, db, exclusively(), func(rows.Calls) {})
+	const n, alone = 20, 3 // alone is the number of workers whose transactions are exclusive
+	var id uint64
+	in(t, db, exclusively(), func(v rows.Calls) { id = insert(t, v, rows.Row{}) })
+	add := func(v rows.Calls, r *rows.Row, err error) error {
+		if err != nil {
+			return err
+		}
+		r.Attempts++
+		runtime.Gosched() // for others to come in between
+		return v.Put(r)
+	}
 	crowd(t, db, func(worker int, db rows.DB) error {
+		isAlone := worker < alone
 		for range n {
-			err := attempt(db, exclusively(), func(v rows.Calls) error {
+			err := attempt(db, &rows.Plan{Exclusive: isAlone}, func(v rows.Calls) error {
+				if !isAlone {
+					r, err := v.Get(id, false)
+					return add(v, r, err)
+				}
 				k, err := rowOfKey(v, "k")
 				if err != nil {
 					return err
@@ -244,13 +260,16 @@ func testExclusive(t *testing.T, db rows.DB) {
 				if k == nil {
 					k = &rows.Key{Key: "k"}
 				}
-				k.Tasks[0]++
-				k.Tasks[driver.Ready]++
-				v.Head().PausedKeys++
-				if err := v.Save(); err != nil {
+				rows.Count(&k.Tasks, 0, driver.Ready)
+				if err := v.SetKey(k); err != nil {
 					return err
 				}
-				return v.SetKey(k)
+				r, err := first(v.Peek([]uint64{id}, false))
+				if err := add(v, r, err); err != nil {
+					return err
+				}
+				v.Head().PausedKeys++
+				return v.Save()
 			})
 			if err != nil {
 				return fmt.Errorf("worker %d: %w", worker, err)
@@ -260,42 +279,9 @@ func testExclusive(t *testing.T, db rows.DB) {
 	})
 	in(t, db, exclusively(), func(v rows.Calls) {
 		k, err := rowOfKey(v, "k")
-		ok(t, "Lines", err)
-		equal(t, "the number in the key", k.Tasks[0], 6*n)
-		equal(t, "Head.PausedKeys", v.Head().PausedKeys, 6*n)
-	})
-}
-
-// testAloneInQueue changes a task in exclusive transactions, which need not lock it, and at the
-// same time in others, which do. All changes must be there in the end.
-func testAloneInQueue(t *testing.T, db rows.DB) {
-	const n = 20
-	var id uint64
-	in(t, db, exclusively(), func(v rows.Calls) { id = insert(t, v, rows.Row{}) })
-	crowd(t, db, func(worker int, db rows.DB) error {
-		for range n {
-			err := attempt(db, &rows.Plan{Exclusive: worker%2 == 0}, func(v rows.Calls) error {
-				var r *rows.Row
-				var err error
-				if worker%2 == 0 {
-					r, err = first(v.Peek([]uint64{id}, false))
-				} else {
-					r, err = v.Get(id, false)
-				}
-				if err != nil {
-					return err
-				}
-				r.Attempts++
-				runtime.Gosched() // for others to come in between
-				return v.Put(r)
-			})
-			if err != nil {
-				return fmt.Errorf("worker %d: %w", worker, err)
-			}
-		}
-		return nil
-	})
-	in(t, db, exclusively(), func(v rows.Calls) {
+		ok(t, "Keys", err)
+		equal(t, "the number in the key", k.Tasks[0], alone*n)
+		equal(t, "Head.PausedKeys", v.Head().PausedKeys, alone*n)
 		r, err := v.Get(id, false)
 		ok(t, "Get", err)
 		equal(t, "the number in the task", r.Attempts, 6*n)

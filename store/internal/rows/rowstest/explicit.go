@@ -35,6 +35,9 @@ func equal[T comparable](t *testing.T, what string, got, want T) {
 	}
 }
 
+// everything passes all tasks that can be taken.
+var everything = rows.Filter{MaxPriority: driver.MaxPriority}
+
 // exclusively returns a new Plan that promises nothing.
 func exclusively() *rows.Plan { return &rows.Plan{Exclusive: true} }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// testLimits opens a queue that has tasks again and again, with other limits each time, and checks
-// its rows. In the end each task comes once.
+// testLimits opens a queue that has tasks again and again, each time with other limits, and checks
+// its rows. In the end each task must be taken once.
 func testLimits(t *testing.T, db rows.DB) {
 	r, ok := db.(reopener)
 	if !ok {
@@ -26,7 +26,7 @@ func testLimits(t *testing.T, db rows.DB) {
 	random, ctx, left := rand.New(rand.NewPCG(seed, 0)), t.Context(), map[int]bool{}
 	fixed := task.Options[int]{KeepPlace: random.IntN(2) == 0, Quantum: random.Int64N(2)}
 	keys, kinds := storetest.Keys[:3], []string{"", "x", "y"}
-	fronts := random.IntN(20) // from then on there are kinds and pauses
+	lines := random.IntN(20) // from then on there are kinds and pauses
 	open := func(o task.Options[int]) *task.Queue[int] {
 		q, err := task.Open(ctx, in, "q", &o)
 		require.NoError(t, err)
@@ -43,7 +43,7 @@ func testLimits(t *testing.T, db rows.DB) {
 		for i := range 20 {
 			key := keys[random.IntN(len(keys))]
 			switch do := random.IntN(9); {
-			case do == 0 && n >= fronts:
+			case do == 0 && n >= lines:
 				require.NoError(t, q.PauseKey(ctx, key))
 			case do == 1:
 				require.NoError(t, q.ResumeKey(ctx, key))
@@ -61,7 +61,7 @@ func testLimits(t *testing.T, db rows.DB) {
 				}
 			default:
 				kind := ""
-				if n >= fronts {
+				if n >= lines {
 					kind = kinds[random.IntN(len(kinds))]
 				}
 				left[100*n+i] = true

@@ -98,29 +98,22 @@ func testLocked(t *testing.T, db rows.DB) {
 	}
 	var id uint64
 	in(t, db, exclusively(), func(v rows.Calls) {
-		id = insert(t, v, rows.Row{Key: "a", Kind: "k", UniqueKey: "x", Round: 1, Takeable: true})
+		id = insert(t, v, rows.Row{Key: "a", UniqueKey: "x", Round: 1, Takeable: true})
 	})
 	enter := enterer(t, db)
 	tx, v := enter()
 	free := func(want bool) {
 		t.Helper()
-		for _, f := range []rows.Filter{
-			{MaxPriority: driver.MaxPriority}, {MaxPriority: 0, Kinds: []string{"", "k"}},
-		} {
-			other, w := enter()
-			list, err := w.Ready(f, 1)
-			ok(t, "Ready", err)
-			equal(t, "rows of Ready", len(list) == 1, want)
-			if list == nil {
-				is, err := w.AnyReady(f)
-				ok(t, "Locked", err)
-				equal(t, "Locked", is, true)
-				is, err = w.AnyReady(rows.Filter{MaxPriority: driver.MaxPriority, Kinds: []string{"other"}})
-				ok(t, "Locked", err)
-				equal(t, "Locked, of another kind", is, false)
-			}
-			other.Rollback()
-		}
+		other, w := enter()
+		defer other.Rollback()
+		list, err := w.Rows(rows.ReadyRange(everything, 1))
+		ok(t, "Ready", err)
+		equal(t, "rows of Ready", len(list) == 1, want)
+		any := rows.ReadyRange(everything, 1)
+		any.Payload, any.Lock = false, rows.NoLock
+		list, err = w.Rows(any)
+		ok(t, "Ready without a lock", err)
+		equal(t, "rows of Ready without a lock", len(list), 1)
 	}
 	found, err := v.Peek([]uint64{id, 1 << 60}, true)
 	ok(t, "Peek", err)
@@ -131,7 +124,7 @@ func testLocked(t *testing.T, db rows.DB) {
 	mine, err := v.Get(id, false)
 	ok(t, "Get", err)
 	other, w := enter()
-	list, err := w.Ready(rows.Filter{MaxPriority: driver.MaxPriority}, 1)
+	list, err := w.Rows(rows.ReadyRange(everything, 1))
 	ok(t, "Ready", err)
 	if len(list) == 1 { // it finds conflicts when it commits
 		ok(t, "Put", v.Put(mine))
@@ -150,8 +143,9 @@ func testLocked(t *testing.T, db rows.DB) {
 	tx.Rollback()
 }
 
-// testLocksKeys checks that transactions that lock keys pass over each other's tasks and keys, or
-// wait, and that they may write all of a key that they have locked.
+// testLocksKeys checks transactions that lock keys. They must pass over each other's tasks, turns
+// and rows of keys, or wait for each other. They may write all rows of a key that they have
+// locked.
 func testLocksKeys(t *testing.T, db rows.DB) {
 	if db.Traits().Exclusive || db.Traits().Optimistic {
 		t.Skip("no transaction locks keys")
@@ -162,13 +156,20 @@ func testLocksKeys(t *testing.T, db rows.DB) {
 		k.Tasks[0] = tasks
 		ok(t, "SetKey", v.SetKey(k))
 	}
+	turn := func(v rows.Calls, key string, round uint64) {
+		t.Helper()
+		ok(t, "Put", v.Turns().Put(&rows.Turn{
+			Line: rows.Line{Key: key}, Kind: "k", Round: round, Leads: true, Takeable: true,
+		}))
+	}
 	ids := map[string]uint64{}
 	in(t, db, exclusively(), func(v rows.Calls) {
 		for i, key := range []string{"a", "b", "c"} {
 			ids[key] = insert(t, v, rows.Row{
-				Key: key, Kind: "k", Round: uint64(1 + i), Takeable: true, Wake: 1,
+				Key: key, Round: uint64(1 + i), Takeable: true, Wake: 1,
 			})
 			put(v, key, 1)
+			turn(v, key, uint64(1+i))
 		}
 	})
 	q, err := find(db)
@@ -183,11 +184,15 @@ func testLocksKeys(t *testing.T, db rows.DB) {
 	first, v := begin("a", "new")
 	for what, look := range map[string]func(w rows.Calls) (n int, err error){
 		"Ready": func(w rows.Calls) (int, error) {
-			found, err := w.Ready(rows.Filter{MaxPriority: driver.MaxPriority}, 5)
+			found, err := w.Rows(rows.ReadyRange(everything, 5))
 			return len(found), err
 		},
-		"Ready of a kind": func(w rows.Calls) (int, error) {
-			found, err := w.Ready(rows.Filter{Kinds: []string{"k"}}, 5)
+		"turns": func(w rows.Calls) (int, error) {
+			found, err := w.Turns().Scan(rows.TurnRange(everything, 5))
+			return len(found), err
+		},
+		"turns of kinds": func(w rows.Calls) (int, error) {
+			found, err := w.Turns().Scan(rows.TurnRange(rows.Filter{Kinds: []string{"k", "l"}}, 5))
 			return len(found), err
 		},
 		"Due": func(w rows.Calls) (int, error) {
@@ -221,11 +226,18 @@ func testLocksKeys(t *testing.T, db rows.DB) {
 	ok(t, "Put", v.Put(found[0]))
 	put(v, "a", 2)
 	put(v, "new", 1)
+	turn(v, "a", 7)
+	turn(v, "new", 8)
 	ok(t, "Commit", first.Commit())
 	last, v := begin("a", "b", "new")
 	found, err = v.Peek([]uint64{ids["a"]}, false)
 	ok(t, "Peek", err)
 	equal(t, "Attempts", found[0].Attempts, 7)
+	turns, err := v.Turns().Scan(rows.TurnRange(everything, 5))
+	ok(t, "turns", err)
+	for i, round := range []uint64{2, 3, 7, 8} {
+		equal(t, "the round of a turn", turns[i].Round, round)
+	}
 	ok(t, "Commit", last.Commit())
 }
 

@@ -16,7 +16,6 @@ func testMany(t *testing.T, db rows.DB) {
 		n    = 1100
 		many = 70_000
 	)
-	everything := rows.Filter{MaxPriority: driver.MaxPriority}
 	var ids, all []uint64
 	for i := range many {
 		all = append(all, uint64(1+i))
@@ -28,12 +27,15 @@ func testMany(t *testing.T, db rows.DB) {
 				Key: fmt.Sprint(i), Kind: fmt.Sprint(i), UniqueKey: fmt.Sprint("a", i), Group: "g",
 				Round: 1, Takeable: true,
 			}))
+			ok(t, "Put", v.Turns().Put(&rows.Turn{
+				Line: rows.Line{Key: fmt.Sprint(i)}, Kind: fmt.Sprint(i), Round: 1, Takeable: true,
+			}))
 		}
 		var err error
 		consumer, err = v.AddConsumer("c", 0, 1)
 		ok(t, "AddConsumer", err)
 		count(t, "Ready of a View that has inserted", n, func() ([]*rows.Row, error) {
-			return v.Ready(everything, 2*n)
+			return v.Rows(rows.ReadyRange(everything, 2*n))
 		})
 	})
 	in(t, db, exclusively(), func(v rows.Calls) {
@@ -48,14 +50,17 @@ func testMany(t *testing.T, db rows.DB) {
 		for i := range kinds {
 			kinds[i] = fmt.Sprint(i)
 		}
-		count(t, "Ready of many kinds", n, func() ([]*rows.Row, error) {
-			return v.Ready(rows.Filter{MaxPriority: driver.MaxPriority, Kinds: kinds}, many)
+		count(t, "turns of many kinds", n, func() ([]*rows.Turn, error) {
+			return v.Turns().Scan(rows.TurnRange(
+				rows.Filter{MaxPriority: driver.MaxPriority, Kinds: kinds}, many))
 		})
-		names, err := v.ConsumerNames(append(all[:len(all):len(all)], consumer.Number))
+		numbers := append(all[:len(all):len(all)], consumer.Number)
+		slices.Sort(numbers)
+		numbers = slices.Compact(numbers)
+		names, err := v.ConsumerNames(numbers)
 		ok(t, "ConsumerNames", err)
 		equal(t, "the name of the consumer", names[consumer.Number], "c")
-		found, err := v.Renew(slices.Compact(slices.Sorted(slices.Values(append(all[:len(all):len(all)],
-			consumer.Number)))), 5)
+		found, err := v.Renew(numbers, 5)
 		ok(t, "Renew", err)
 		if !slices.Equal(found, []uint64{consumer.Number}) {
 			t.Errorf("Renew returned %d, want those that exist: %d", found, consumer.Number)
@@ -74,7 +79,7 @@ func testMany(t *testing.T, db rows.DB) {
 		rows.ReadyRange(everything, n), last,
 	}}, func(v rows.Calls) {
 		count(t, "LastRange", n, func() ([]*rows.Row, error) { return v.Rows(last) })
-		ready := func() ([]*rows.Row, error) { return v.Ready(everything, n) }
+		ready := func() ([]*rows.Row, error) { return v.Rows(rows.ReadyRange(everything, n)) }
 		for _, r := range count(t, "Ready", n, ready) {
 			r.State, r.Takeable, r.Consumer, r.Since = driver.Taken, false, consumer.Number, r.ID
 			ok(t, "Take", v.Put(r))
@@ -93,7 +98,7 @@ func testMany(t *testing.T, db rows.DB) {
 }
 
 // count makes a call that should return n rows.
-func count(t *testing.T, what string, n int, call func() ([]*rows.Row, error)) []*rows.Row {
+func count[R any](t *testing.T, what string, n int, call func() ([]*R, error)) []*R {
 	t.Helper()
 	list, err := call()
 	ok(t, what, err)

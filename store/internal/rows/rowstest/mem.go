@@ -22,13 +22,13 @@ var ErrKilled = errors.New("rowstest: killed")
 // ErrTooMany is returned by the Commit of a transaction that has written more than MaxWrites rows.
 var ErrTooMany = errors.New("rowstest: too many writes")
 
-// DB is a handle on a database in memory that is as simple as it can be: nearly each method goes
-// through all rows. Where the contract of package rows leaves something open, it does what helps
-// its callers least, and if they break a rule it panics.
+// DB is a handle on a database in memory that is as simple as possible: nearly each method goes
+// through all rows. Where the contract of package rows leaves something open, the DB does what
+// helps its callers least. If they break a rule it panics.
 type DB struct {
-	// Shared makes Exclusive return false. Then transactions run at the same time, and each method
-	// sees all commits before it. It must be set before the handle is used, and be the same
-	// for all handles on a database.
+	// Shared makes Traits.Exclusive false: transactions run at the same time, and each method sees
+	// all commits before it. Set it before the handle is used, with the same value for all handles on
+	// a database.
 	Shared bool
 
 	// KeepsParts makes Rollback of a part of a caller's transaction undo nothing.
@@ -68,7 +68,7 @@ type data struct {
 type entry struct {
 	queue uint64
 	table string
-	key   [2]any
+	key   [4]any
 }
 
 // running is locked by each transaction: for itself, unless the handles are Shared.
@@ -108,9 +108,10 @@ func (db *DB) Kill() {
 	}
 }
 
-// Fail makes calls fail from now on: f is called ahead of each Begin and each method of a Tx or
-// View that can fail, with the method's name, also from several goroutines at once. If it returns
-// an error, the method does nothing and returns that. With nil, nothing fails.
+// Fail makes f decide from now on which calls fail. f is called before each Begin, and before each
+// method of a Tx or View that can fail, with the method's name; goroutines may call it at the same
+// time. If f returns an error, the method returns that error and does nothing else. A nil f ends
+// this.
 func (db *DB) Fail(f func(op string) error) {
 	db.data.mu.Lock()
 	defer db.data.mu.Unlock()

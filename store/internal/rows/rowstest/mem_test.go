@@ -38,96 +38,79 @@ func TestFailedTransaction(t *testing.T) {
 	require.ErrorIs(t, tx.Commit(), rowstest.ErrAgain)
 }
 
-// A call that breaks a rule panics with the rule.
-func TestMisuse(t *testing.T) {
-	tasks := func(t *testing.T, v rows.Calls) *rows.Row {
-		n, err := v.Number()
-		require.NoError(t, err)
-		r := &rows.Row{ID: n, UniqueKey: "x", State: driver.Ready}
-		require.NoError(t, v.Put(r))
-		return r
-	}
-	for name, test := range map[string]struct {
-		rule   string
-		misuse func(t *testing.T, tx rows.Tx, v rows.Calls)
-	}{
-		"NoNumber": {"an ID that is no Number", func(_ *testing.T, _ rows.Tx, v rows.Calls) {
-			_ = v.Put(&rows.Row{ID: 1 << 40, State: driver.Ready})
-		}},
-		"SameID": {"an ID is used twice", func(t *testing.T, _ rows.Tx, v rows.Calls) {
-			_ = v.Put(&rows.Row{ID: tasks(t, v).ID, State: driver.Ready})
-		}},
-		"SameUniqueKey": {
-			"a unique field of Tasks is used twice",
-			func(t *testing.T, _ rows.Tx, v rows.Calls) {
-				tasks(t, v)
-				tasks(t, v)
-			},
-		},
-		"Stale": {"not as it was read or written last", func(t *testing.T, _ rows.Tx, v rows.Calls) {
-			r := tasks(t, v)
-			old := *r
-			r.State = driver.Buried
-			require.NoError(t, v.Put(r))
-			_ = v.Put(&old)
-		}},
-		"Gone": {"a row is changed that is gone", func(t *testing.T, _ rows.Tx, v rows.Calls) {
-			r := tasks(t, v)
-			require.NoError(t, v.Delete(r))
-			_ = v.Put(r)
-		}},
-		"TakenTakeable": {
-			"a row that is Takeable but not Ready",
-			func(t *testing.T, _ rows.Tx, v rows.Calls) {
-				r := tasks(t, v)
-				r.State, r.Takeable = driver.Taken, true
-				_ = v.Put(r)
-			},
-		},
-		"AfterDrop": {"CountKeys after Drop", func(t *testing.T, _ rows.Tx, v rows.Calls) {
-			_, err := v.Drop()
-			require.NoError(t, err)
-			_, _, _ = v.CountKeys("", 1)
-		}},
-		"AfterCommit": {
-			"CountKeys after the end of the transaction",
-			func(t *testing.T, tx rows.Tx, v rows.Calls) {
-				require.NoError(t, tx.Commit())
-				_, _, _ = v.CountKeys("", 1)
-			},
-		},
-		"Order": {
-			"queues are entered in the order of their IDs",
-			func(_ *testing.T, tx rows.Tx, _ rows.Calls) {
-				_, _ = tx.Enter(1, &rows.Plan{})
-			},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			tx, v := open(t, rowstest.NewDB(time.Now), true)
-			defer func() { require.Contains(t, recover(), test.rule) }()
-			test.misuse(t, tx, v)
-		})
-	}
+// misuse is a transaction in which a call breaks a rule.
+type misuse struct {
+	*testing.T
+	db *rowstest.DB
+	tx rows.Tx
+	rows.Calls
 }
 
-// In a View that is not exclusive, only rows that are locked may be changed.
-func TestUnlocked(t *testing.T) {
-	db := rowstest.NewDB(time.Now)
-	tx, v := open(t, db, true)
-	n, err := v.Number()
-	require.NoError(t, err)
-	require.NoError(t, v.Put(&rows.Row{ID: n, State: driver.Ready}))
-	require.NoError(t, tx.Commit())
-	for _, exclusive := range []bool{true, false} {
-		tx, v := open(t, db, exclusive)
-		list, err := v.List(driver.ListOptions{})
-		require.NoError(t, err)
-		if exclusive {
-			require.NoError(t, v.Put(list[0]))
-		} else {
-			require.Panics(t, func() { _ = v.Put(list[0]) })
-		}
-		tx.Rollback()
+// task puts a task.
+func (m misuse) task() *rows.Row {
+	n, err := m.Number()
+	require.NoError(m.T, err)
+	r := &rows.Row{ID: n, UniqueKey: "x", State: driver.Ready}
+	require.NoError(m.T, m.Put(r))
+	return r
+}
+
+// A call that breaks a rule panics with the rule.
+func TestMisuse(t *testing.T) {
+	for rule, call := range map[string]func(m misuse){
+		"an ID that is no Number": func(m misuse) {
+			_ = m.Put(&rows.Row{ID: 1 << 40, State: driver.Ready})
+		},
+		"an ID is used twice": func(m misuse) {
+			_ = m.Put(&rows.Row{ID: m.task().ID, State: driver.Ready})
+		},
+		"a unique field of Tasks is used twice": func(m misuse) {
+			m.task()
+			m.task()
+		},
+		"not as it was read or written last": func(m misuse) {
+			r := m.task()
+			old := *r
+			r.State = driver.Buried
+			require.NoError(m.T, m.Put(r))
+			_ = m.Put(&old)
+		},
+		"a row is changed that is gone": func(m misuse) {
+			r := m.task()
+			require.NoError(m.T, m.Delete(r))
+			_ = m.Put(r)
+		},
+		"a row is changed that was not read, or not in a way that locks it": func(m misuse) {
+			m.task()
+			require.NoError(m.T, m.tx.Commit())
+			_, v := open(m.T, m.db, false)
+			list, err := v.List(driver.ListOptions{})
+			require.NoError(m.T, err)
+			_ = v.Put(list[0])
+		},
+		"a row that is Takeable but not Ready": func(m misuse) {
+			r := m.task()
+			r.State, r.Takeable = driver.Taken, true
+			_ = m.Put(r)
+		},
+		"CountKeys after Drop": func(m misuse) {
+			_, err := m.Drop()
+			require.NoError(m.T, err)
+			_, _, _ = m.CountKeys("", 1)
+		},
+		"CountKeys after the end of the transaction": func(m misuse) {
+			require.NoError(m.T, m.tx.Commit())
+			_, _, _ = m.CountKeys("", 1)
+		},
+		"queues are entered in the order of their IDs": func(m misuse) {
+			_, _ = m.tx.Enter(1, &rows.Plan{})
+		},
+	} {
+		t.Run(rule, func(t *testing.T) {
+			db := rowstest.NewDB(time.Now)
+			tx, v := open(t, db, true)
+			defer func() { require.Contains(t, recover(), rule) }()
+			call(misuse{t, db, tx, v})
+		})
 	}
 }

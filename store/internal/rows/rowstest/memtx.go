@@ -116,8 +116,9 @@ func (tx *memTx) free(e entry, shared bool) bool {
 // hasLocked reports whether it has locked a row for itself.
 func (tx *memTx) hasLocked(e entry) bool { return tx.data.locks[e][tx.holder()] }
 
-// lock locks something, and waits for others that have. Two that wait for each other do so until
-// their contexts end: the rules lock all in one order.
+// lock locks something, and first waits for other transactions that have locked it. Two that wait
+// for each other would do so until their contexts end. They never should, because the rules lock
+// everything in one order.
 func (tx *memTx) lock(e entry, shared bool) {
 	for !tx.free(e, shared) {
 		ended := tx.data.ended
@@ -171,7 +172,7 @@ func (q *queueRow) with(h *rows.Head) *queueRow {
 }
 
 // named is where the row of a queue is.
-func named(name string) entry { return entry{table: "Queues", key: [2]any{name}} }
+func named(name string) entry { return entry{table: "Queues", key: [4]any{name}} }
 
 func (tx *memTx) Queues(from string, n int) (found []string, err error) {
 	err = tx.do("Queues", func() {
@@ -281,8 +282,9 @@ func (tx *memTx) Rollback() {
 // txKey is the key of a context's transaction.
 type txKey struct{}
 
-// InTx calls f with a context as Join makes it. It commits the transaction, unless f returns an
-// error, and the queues know of that.
+// InTx calls f with a context that carries a transaction, as Join returns it. It commits the
+// transaction unless f returns an error. Unlike after Join, the queues learn of the commit: the
+// functions that they gave to OnCommit are called after it.
 func (db *DB) InTx(ctx context.Context, f func(ctx context.Context) error) error {
 	return driver.InTx(func(own *driver.Tx) error {
 		ctx, tx, err := db.Join(ctx)
@@ -299,8 +301,8 @@ func (db *DB) InTx(ctx context.Context, f func(ctx context.Context) error) error
 }
 
 // Join begins a transaction of the caller's own, and returns a context that carries it. Calls with
-// that are a part of it. What a call has done is undone if it fails, as with a savepoint, and all
-// if the Tx is rolled back.
+// that context are part of the transaction. If such a call fails its changes are undone, as with a
+// savepoint. Rollback of the Tx undoes all changes.
 func (db *DB) Join(ctx context.Context) (context.Context, rows.Tx, error) {
 	tx, err := db.Begin(ctx)
 	if err != nil {

@@ -24,8 +24,9 @@ type memView struct {
 	dropped   bool
 }
 
-// view enters a queue. It has the Head of the handle, if no other handle has written since. Where
-// transactions run at the same time, it fetches numbers ahead.
+// view enters a queue. Its Head is the last one of the handle, if no other handle has written
+// since. Where transactions run at the same time, the Head is new, and view fetches the planned
+// numbers.
 func (tx *memTx) view(at entry, q *queueRow, plan *rows.Plan) *memView {
 	h := tx.db.heads[q.id]
 	if h == nil || tx.db.Shared {
@@ -57,8 +58,9 @@ func (v *memView) consumers() memTable[rows.Consumer] {
 	return tableOf(v, "Consumers", rows.Consumers)
 }
 
-func (v *memView) Tasks() rows.Table[rows.Row] { return taskTable{v.tasks()} }
-func (v *memView) Keys() rows.Table[rows.Key]  { return v.keys() }
+func (v *memView) Tasks() rows.Table[rows.Row]  { return taskTable{v.tasks()} }
+func (v *memView) Turns() rows.Table[rows.Turn] { return tableOf(v, "Turns", rows.Turns) }
+func (v *memView) Keys() rows.Table[rows.Key]   { return v.keys() }
 func (v *memView) Served() rows.Table[rows.Served] {
 	return tableOf(v, "Served", rows.ServedLines)
 }
@@ -111,7 +113,8 @@ func (t memTable[R]) all() iter.Seq[*R] {
 // scan returns the stored rows of a range, without the rows that it passes over.
 func (t memTable[R]) scan(r rows.Range) []*R {
 	from := t.all()
-	if r.Index == t.schema[0].Index && r.Prefixes != nil {
+	whole := len(t.schema[0].Place(new(R)))
+	if r.Index == t.schema[0].Index && len(r.Prefixes) > 0 && len(r.Prefixes[0]) == whole {
 		var found []*R
 		for _, key := range r.Prefixes {
 			if row := t.get(t.at(key)); row != nil {
@@ -153,12 +156,15 @@ func (t memTable[R]) locked(r rows.Range) []*R {
 }
 
 // keyLock is what a transaction locks that locks a key.
-func keyLock(queue uint64, key string) entry { return entry{queue, "key lock", [2]any{key}} }
+func keyLock(queue uint64, key string) entry { return entry{queue, "key lock", [4]any{key}} }
 
-// lockOf returns the lock of the key of a task or of a row of a key, if the keys are locked.
+// lockOf returns the lock of the key that a row belongs to: a task, a turn or the row of a key. of
+// is false for other rows, and if this transaction does not lock keys.
 func (v *memView) lockOf(row any) (e entry, of bool) {
 	switch r := row.(type) {
 	case *rows.Row:
+		e = keyLock(v.id, r.Key)
+	case *rows.Turn:
 		e = keyLock(v.id, r.Key)
 	case *rows.Key:
 		e = keyLock(v.id, r.Key)
@@ -193,19 +199,22 @@ func (t memTable[R]) put(r *R) {
 	if t.get(t.of(r)) == nil {
 		t.unique(r)
 	}
-	t.v.write(t.of(r), r)
+	t.write(r, r)
 }
 
-// write writes a row, or if it is nil deletes it.
-func (v *memView) write(e entry, row any) {
-	key, of := v.lockOf(row)
-	must(!of || v.tx.hasLocked(key), "a task or a key is written whose key is not locked")
-	v.tx.lock(e, false)
-	v.tx.own[e] = row
+// write writes a row, or deletes it if to is nil.
+func (t memTable[R]) write(r *R, to any) {
+	key, of := t.v.lockOf(r)
+	must(!of || t.v.tx.hasLocked(key), "a task, a turn or a key is written whose key is not locked")
+	_, isTurn := any(r).(*rows.Turn)
+	must(of || !isTurn || t.v.exclusive || !t.v.tx.db.Shared,
+		"a turn is written that others may write")
+	t.v.tx.lock(t.of(r), false)
+	t.v.tx.own[t.of(r)] = to
 }
 
-// unique is called before a new row is put. A transaction that could not see another row with the
-// same values may be tried again.
+// unique is called before a new row is put. It fails if a visible row has the same value in a
+// unique field. If such a row was not yet visible, the transaction may be tried again.
 func (t memTable[R]) unique(r *R) {
 	for _, s := range t.schema {
 		at := s.Place(r)
@@ -214,7 +223,7 @@ func (t memTable[R]) unique(r *R) {
 		}
 		other := rows.Range{Index: s.Index, Prefixes: []rows.Tuple{at}}
 		must(t.scan(other) == nil, "a unique field of "+t.name+" is used twice")
-		t.v.tx.lock(entry{t.v.id, t.name + " unique", [2]any{at[0]}}, false)
+		t.v.tx.lock(entry{t.v.id, t.name + " unique", [4]any{at[0]}}, false)
 		if t.scan(other) != nil {
 			panic(giveUp{ErrAgain})
 		}
@@ -222,14 +231,14 @@ func (t memTable[R]) unique(r *R) {
 }
 
 func (t memTable[R]) Delete(r *R) error {
-	return t.v.do(t.name+".Delete", func() { t.v.write(t.of(r), nil) })
+	return t.v.do(t.name+".Delete", func() { t.write(r, nil) })
 }
 
 func (t memTable[R]) Sweep(r rows.Range) error {
 	return t.v.do(t.name+".Sweep", func() {
 		r.Lock = rows.SkipLocked
 		for _, row := range t.locked(r) {
-			t.v.write(t.of(row), nil)
+			t.write(row, nil)
 		}
 	})
 }
@@ -263,7 +272,8 @@ type taskTable struct{ memTable[rows.Row] }
 func (t taskTable) Put(r *rows.Row) error {
 	return t.v.do("Tasks.Put", func() {
 		must(r.State >= driver.Ready && r.State <= driver.Held, "a row without a State")
-		must(!r.Takeable || r.State == driver.Ready, "a row that is Takeable but not Ready")
+		must(!r.Takeable || r.State == driver.Ready && !r.InLine,
+			"a row that is Takeable but not Ready, or is InLine")
 		c := copyOf(r, true)
 		if r.Was == 0 {
 			must(r.ID > 0 && r.ID <= t.v.tx.data.numbers[t.v.id], "an ID that is no Number")
@@ -271,8 +281,11 @@ func (t taskTable) Put(r *rows.Row) error {
 		} else {
 			old := t.writable(r)
 			if c.Payload = old.Payload; old.State == driver.Ready && r.State == driver.Taken {
-				*c = *old
-				c.SetTaken(r)
+				must(r.InLine == old.InLine, "a row is taken and enters or leaves its line")
+				if !r.InLine {
+					*c = *old
+					c.SetTaken(r)
+				}
 			}
 		}
 		t.put(c)
@@ -280,7 +293,7 @@ func (t taskTable) Put(r *rows.Row) error {
 }
 
 func (t taskTable) Delete(r *rows.Row) error {
-	return t.v.do("Tasks.Delete", func() { t.v.write(t.of(t.writable(r)), nil) })
+	return t.v.do("Tasks.Delete", func() { t.write(t.writable(r), nil) })
 }
 
 // writable returns the row as it is, if it may be changed.

@@ -22,8 +22,9 @@ type faulty interface {
 	Faults(seed uint64)
 }
 
-// Model compares queues that are kept in a database with those in a [memory.Store], and checks the
-// rows (see Walk). open opens an empty database, which must tell the time of package time.
+// Model makes the same calls to queues in a database and in a [memory.Store], and compares what
+// they return. It also checks the rows (see Walk). open opens an empty database, whose clock must
+// be that of package time.
 func Model(t *testing.T, seeds int, open func(t *testing.T) rows.DB) {
 	memory := func(*testing.T) driver.Store { return new(memory.Store) }
 	storetest.Compare(t, seeds, memory, func(t *testing.T, seed uint64) storetest.Subject {

@@ -12,8 +12,8 @@ import (
 	"github.com/fairq/fairq/store/internal/rows"
 )
 
-// pair is a driver and a model, to which the same calls are made. Where numbers are the driver's
-// choice, the model takes those of the driver.
+// pair makes the same calls to a driver and to a model. Where a driver may choose numbers, the
+// model takes the driver's.
 type pair struct {
 	t       *testing.T
 	seed    uint64

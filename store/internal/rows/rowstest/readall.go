@@ -36,41 +36,37 @@ func ReadAll(t testing.TB, v rows.Calls) {
 		},
 	}
 	written := map[string]bool{
-		"Drop": true, "Hide": true, "Save": true, "Fetch": true, "Rows": true, "AddConsumer": true,
+		"Drop": true, "Save": true, "Fetch": true, "Rows": true, "AddConsumer": true,
 		"DeleteConsumer": true,
 		"SweepServed":    true, "SweepOutcomes": true, "SweepHistory": true, "Ended": true,
 	}
 	k, l := any("key1"), any("key2")
-	behind := rows.FirstRange(rows.TaskPlace, []rows.Tuple{{k, int64(1), int64(1)}}, 3, false)
-	behind.From = rows.Tuple{int64(5)}
-	later := rows.FirstRange(rows.TaskPlace, []rows.Tuple{{k}, {l}}, 1, false)
-	later.From = rows.Tuple{int64(1)}
 	ready := rows.ReadyRange(rows.Filter{MaxPriority: driver.MaxPriority}, 3)
 	ready.From, ready.Payload, ready.Lock = rows.Tuple{int64(1), int64(5), int64(6)}, false,
 		rows.NoLock
 	next := rows.NextRange(rows.Line{Key: "key1", Priority: 1}, 5, 6)
 	next.Lock = rows.NoLock
 	for _, r := range []rows.Range{
-		behind, later, ready, next, rows.LastRange(5, rows.Line{Key: "key1", Priority: 1}),
+		ready, next, rows.LastRange(5, rows.Line{Key: "key1", Priority: 1}),
 		rows.LastRange(0, rows.Line{Key: "key1", Priority: 1}, rows.Line{Key: "key2"}),
-		{Index: rows.TaskPlace, Prefixes: []rows.Tuple{
-			{k, int64(1), int64(0)},
-			{l, int64(1), int64(0)},
-		}},
-		rows.FirstRange(rows.TaskPlace, []rows.Tuple{
-			{k, int64(1), int64(1)},
-			{l, int64(0), int64(1)},
-		}, 3, false),
-		rows.FirstRange(rows.TaskPlace, []rows.Tuple{{k}, {l}}, 3, true),
-		rows.FirstRange(rows.TaskPlace, []rows.Tuple{{k, int64(1)}}, 3, false),
-		rows.FirstRange(rows.TaskPlace, []rows.Tuple{{k, int64(1)}, {l, int64(0)}}, 3, true),
-		rows.FirstRange(rows.TaskKinds, []rows.Tuple{{k, "kind1", int64(1)}, {l, "kind1", int64(1)}},
-			3, false),
-		rows.FirstRange(rows.TaskKinds, []rows.Tuple{{k, "kind1"}}, 3, false),
-		rows.FirstRange(rows.TaskShown, []rows.Tuple{{k, int64(1)}, {l, int64(0)}}, 3, false),
+		rows.FirstRange(rows.TaskPlace,
+			[]rows.Tuple{{k, "kind1", int64(1)}, {l, "", int64(0)}}, 3, true),
+		rows.FirstRange(rows.TaskPlace, []rows.Tuple{{k, "kind1"}}, 3, false),
+		rows.FirstRange(rows.TaskPlace, []rows.Tuple{{k}, {l}}, 1, false),
 	} {
 		_, err := v.Rows(r)
 		ok(t, "Rows", err)
+	}
+	free := rows.TurnRange(rows.Filter{Kinds: []string{"", "kind1"}}, 3)
+	free.Lock = rows.NoLock
+	for _, r := range []rows.Range{
+		rows.TurnRange(rows.Filter{MaxPriority: driver.MaxPriority}, 3),
+		rows.TurnRange(rows.Filter{MaxPriority: 5, Kinds: []string{"", "kind1"}}, 3), free,
+		{Index: rows.TurnLine, Prefixes: []rows.Tuple{{k}, {l}}},
+		{Index: rows.TurnLine, Prefixes: []rows.Tuple{{k, int64(1)}}},
+	} {
+		_, err := v.Turns().Scan(r)
+		ok(t, "Turns", err)
 	}
 	all := reflect.ValueOf(v)
 	for i := range all.NumMethod() {

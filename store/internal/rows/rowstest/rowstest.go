@@ -16,14 +16,14 @@ const (
 	seedEnv  = "ROWSTEST_SEED"
 )
 
-// reopener may be implemented by a DB: Reopen returns another handle on the same database, as
-// another process would have one. Both can be used.
+// reopener may be implemented by a DB. Reopen returns another handle on the same database, like
+// the handle of another process. Both handles can be used.
 type reopener interface {
 	Reopen(t *testing.T) rows.DB
 }
 
-// reporter may be implemented by a DB: if ReportsChanges returns true, it calls a function when
-// others have committed, and Changed need not say so.
+// reporter may be implemented by a DB. If ReportsChanges returns true, the DB calls a function
+// when others have committed, and Changed need not report these changes.
 type reporter interface {
 	ReportsChanges() bool
 }
@@ -32,8 +32,8 @@ type reporter interface {
 // database.
 //
 // The test Random makes the same random calls to the driver and to a [DB], and compares what they
-// return. If it fails, it prints the seed; with that in the environment as ROWSTEST_SEED it makes
-// the same calls again.
+// return. If it fails it prints its seed. With that seed in the environment variable
+// ROWSTEST_SEED, it makes the same calls again.
 func Run(t *testing.T, open func(t *testing.T) rows.DB) {
 	t.Run("Random", func(t *testing.T) { random(t, open) })
 	for _, c := range []struct {
@@ -50,7 +50,6 @@ func Run(t *testing.T, open func(t *testing.T) rows.DB) {
 		{"LocksKeys", testLocksKeys},
 		{"Concurrent", testConcurrent},
 		{"Exclusive", testExclusive},
-		{"AloneInQueue", testAloneInQueue},
 		{"Head", testHead},
 		{"Limits", testLimits},
 	} {

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// show returns what a View returned as a string, the same one for things that are to be equal. So
-// nil is written like an empty slice, a map in the order of its keys, and fields that a driver may
-// fill as it likes are left out.
+// show returns the result of a View as a string. Results that mean the same give the same string:
+// nil is written like an empty slice, the entries of a map are in the order of its keys, and
+// fields that a driver may fill as it likes are left out.
 func show(x any) string { return showValue(reflect.ValueOf(x)) }
 
 func showValue(v reflect.Value) string {

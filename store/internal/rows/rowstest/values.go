@@ -9,11 +9,12 @@ import (
 
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/internal/driver"
+	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/store/internal/rows"
 )
 
-// strange are strings that a database may mistake for each other, for invalid text, or for a part
-// of a statement. Strings that may be mistaken for each other are neighbours.
+// strange has strings that a database may take for each other, for invalid text, or for a part of
+// a statement. Strings that a database may take for each other are neighbours.
 var strange = []string{
 	"a ", "A", "a", "a\x00", "a\x00b", "\x00", "\xff\xfe", "\xff", "\xc3\x28",
 	"'; DROP TABLE tasks; --", "' OR 1=1 --", `"`, `\`, `\x61`, "a%", "%",
@@ -172,9 +173,12 @@ func (v values) row(id uint64, uniqueKey string, consumers []uint64) *rows.Row {
 func (v values) change(r *rows.Row, consumers []uint64) {
 	r.State = pick(v.rnd, driver.Ready, driver.Ready, driver.Ready, driver.Delayed, driver.Taken,
 		driver.Buried, driver.Held)
-	// A ready row becomes taken by Take, which changes fewer fields.
-	if r.State == driver.Taken && (len(consumers) == 0 || r.Was == driver.Ready) {
+	// A ready row that is not InLine becomes taken by take, which changes fewer fields.
+	if r.State == driver.Taken && (len(consumers) == 0 || r.Was == driver.Ready && !r.InLine) {
 		r.State = driver.Buried
+	}
+	if r.State != driver.Taken || r.Was != driver.Ready {
+		r.InLine = v.chance(2)
 	}
 	if r.Was == 0 || r.Was == driver.Taken {
 		r.Priority = v.priority()
@@ -182,8 +186,7 @@ func (v values) change(r *rows.Row, consumers []uint64) {
 	r.Group = pick(v.rnd, "", "", v.of(v.groups))
 	r.Round, r.Place, r.Since = pick(v.rnd, 0, v.round(), v.round()), v.place(), v.place()
 	r.Used = v.round()
-	r.Takeable = r.State == driver.Ready && r.Round != 0 && !v.chance(4)
-	r.Front, r.Hidden = pick(v.rnd, rows.NoFront, rows.Shares, rows.Parked, rows.AtFront), v.chance(4)
+	r.Takeable = r.State == driver.Ready && r.Round != 0 && !r.InLine && !v.chance(4)
 	r.Gap, r.Returned, r.Untried = v.chance(4), v.chance(4), v.chance(4)
 	if r.Consumer = 0; r.Was != 0 {
 		r.Follower = v.place()
@@ -196,9 +199,57 @@ func (v values) change(r *rows.Row, consumers []uint64) {
 	r.Wake, r.Err = v.time(), v.reason()
 }
 
-// take changes the fields of a row that Take writes.
+// take changes the fields of a row that Row.SetTaken sets, and others, which must stay unless the
+// row is InLine.
 func (v values) take(r *rows.Row, consumer uint64) {
 	r.State, r.Takeable, r.Consumer = driver.Taken, false, consumer
 	r.Since, r.Until, r.Wake = v.place(), v.time(), v.time()
 	r.Attempts++
+	r.Round, r.Gap = v.round(), !r.Gap
+}
+
+func (v values) key() *rows.Key {
+	k := &rows.Key{
+		Key: v.of(v.keys), Paused: v.chance(2), Limits: v.limits(),
+		Wait: life.Wait{
+			Hold: v.time(), By: driver.ID(v.rnd.IntN(3)), Full: v.time(), Until: v.time(),
+			Waits: v.chance(2),
+		},
+	}
+	for range v.rnd.IntN(3) {
+		n := pick(v.rnd, 1, 1<<29)
+		k.Tasks[pick(v.rnd, driver.Ready, driver.Delayed, driver.Taken, driver.Buried, driver.Held)] += n
+		k.Tasks[0] += n
+	}
+	return k
+}
+
+func (v values) served() *rows.Served {
+	return &rows.Served{Line: v.line(), Round: max(1, v.round()), Used: v.round()}
+}
+
+func (v values) group() *rows.Group {
+	return &rows.Group{Name: v.of(v.groups), Group: life.Group{
+		Started: v.chance(2), Cancelled: v.chance(2), Tasks: v.rnd.IntN(3), Members: v.rnd.IntN(3),
+	}}
+}
+
+// outcome returns an outcome of a task.
+func (v values) outcome(id uint64) *rows.Outcome {
+	o := &rows.Outcome{
+		UniqueKey: v.of(v.uniqueKeys), ID: id, Result: rows.Result(v.rnd.IntN(5)), Until: v.now(),
+	}
+	if o.Result == rows.Failed {
+		o.Err = v.failure()
+	}
+	return o
+}
+
+// turn returns a turn.
+func (v values) turn() *rows.Turn {
+	return &rows.Turn{
+		Line: v.line(), Kind: v.of(v.kinds), Task: pick[uint64](v.rnd, 0, 0, 1, 1<<62),
+		Round: max(1, v.round()), Used: v.round(), Place: v.place(), Leads: v.chance(2),
+		Takeable: !v.chance(4),
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/fairq/fairq/internal/driver"
 	"github.com/fairq/fairq/store/internal/rows"
 )
 
@@ -107,59 +108,56 @@ func (tx *txs) queue(name string, settings []byte) (uint64, bool) {
 	return got.ID, true
 }
 
-// planned is a call that a Plan has said. It returns the tasks that it has read.
-type planned func(c rows.Calls) []*rows.Row
+// anyRange returns a range as a Plan may have it.
+func (v *views) anyRange() (r rows.Range) {
+	val, n := v.values, v.values.count()
+	v.oneOf([]choice{
+		{2, func() {
+			ids := make([]uint64, 1+v.rnd.IntN(20))
+			for i := range ids {
+				ids[i] = v.rowID()
+			}
+			slices.Sort(ids)
+			r = rows.RowRange(v.chance(2), rows.ForUpdate, slices.Compact(ids)...)
+		}},
+		{4, func() {
+			if r = rows.ReadyRange(val.filter(), n); v.hasLines() {
+				r = rows.TurnRange(val.filter(), n)
+			}
+			if v.chance(3) {
+				r.Payload, r.Lock = false, rows.NoLock
+			}
+		}},
+		{2, func() { r = v.turnRange() }},
+		{2, func() { r = v.lastRange(val.line()) }},
+		{4, func() { r = v.firstRange() }},
+		{1, func() { r = rows.NextRange(val.line(), val.round(), val.place()) }},
+		{1, func() { r = rows.KeyRange(v.someKeys()) }},
+		{1, func() {
+			n := v.rnd.Uint64N(20)
+			r = rows.AliveRange([]uint64{n, n + 1, 1 << 62})
+		}},
+	})
+	return r
+}
 
-// plan returns a Plan for a queue, and the calls that it says, which will be made or not.
-func (tx *txs) plan(id uint64) (plan *rows.Plan, calls []planned) {
-	v, ids, lines := tx.values, []uint64{0, 1 << 62}, []rows.Line{tx.values.line()}
-	for _, row := range tx.want.(*memTx).all(id, "Tasks") {
-		r := row.(*rows.Row)
-		ids, lines = append(ids, r.ID), append(lines, rows.Line{Key: r.Key, Priority: r.Priority})
+// scan reads such a range. It returns the tasks that may be put.
+func (v *views) scan(r rows.Range) (found []*rows.Row) {
+	c := rows.Calls{View: v}
+	switch r.Index {
+	case rows.TurnLine, rows.TurnReady, rows.TurnKind:
+		_, _ = c.Turns().Scan(r)
+	case rows.KeyName:
+		_, _ = c.Keys().Scan(r)
+	case rows.ConsumerNumber:
+		_, _ = c.Consumers().Scan(r)
+	default:
+		found, _ = c.Rows(r)
 	}
-	slices.Sort(ids)
-	slices.SortFunc(lines, rows.Line.Compare)
-	plan = &rows.Plan{
-		Exclusive: tx.chance(2), Counts: tx.chance(2), Numbers: pick(tx.rnd, 0, 1, 3, 50),
+	if r.Turns { // a task cannot be put without all its fields
+		return nil
 	}
-	say := func(call planned, ranges ...rows.Range) {
-		plan.Ranges, calls = append(plan.Ranges, ranges...), append(calls, call)
-	}
-	for range tx.rnd.IntN(4) {
-		last := tx.lastRange(pick(tx.rnd, lines...))
-		say(func(c rows.Calls) []*rows.Row {
-			_, _ = c.Rows(last)
-			return nil // rows without all their fields cannot be put
-		}, last)
-	}
-	if n := tx.rnd.IntN(5); n > 0 {
-		f := v.filter()
-		say(func(c rows.Calls) []*rows.Row {
-			found, _ := c.Ready(f, pick(tx.rnd, n, n, 1, 10))
-			return found
-		}, rows.ReadyRange(f, n))
-	}
-	if tx.chance(2) {
-		payload := tx.chance(2)
-		ids = ids[:min(len(ids), 1+tx.rnd.IntN(20))]
-		say(func(c rows.Calls) []*rows.Row {
-			r, _ := c.Get(pick(tx.rnd, ids...), payload && tx.chance(2))
-			return slices.DeleteFunc([]*rows.Row{r}, func(r *rows.Row) bool { return r == nil })
-		}, rows.RowRange(payload, rows.ForUpdate, ids...))
-	}
-	if tx.chance(2) {
-		keys, first := rows.KeyRange(tx.someKeys()), tx.firstRange()
-		say(func(c rows.Calls) []*rows.Row {
-			_, _ = c.Keys().Scan(keys)
-			found, _ := c.Rows(first)
-			return found
-		}, keys, first)
-	}
-	if tx.chance(2) {
-		n := tx.rnd.Uint64N(20)
-		plan.Ranges = append(plan.Ranges, rows.AliveRange([]uint64{n, n + 1, 1 << 62}))
-	}
-	return plan, calls
+	return found
 }
 
 // someKeys returns some keys, in order and each once.
@@ -171,29 +169,57 @@ func (tx *txs) someKeys() (keys []string) {
 	return slices.Compact(keys)
 }
 
-// firstRange returns a range of the first ready tasks of some keys, lines or kinds.
+// firstRange returns a range of the first tasks in the lines of some keys, kinds or priorities.
 func (tx *txs) firstRange() rows.Range {
 	v := tx.values
-	i := pick(tx.rnd, rows.TaskPlace, rows.TaskKinds, rows.TaskKinds, rows.TaskShown)
-	var prefixes []rows.Tuple
-	fields := 1 + tx.rnd.IntN(3)
-	for range pick(tx.rnd, 1, 1, 5) {
-		p := rows.Tuple{v.of(v.keys), int64(v.priority()), int64(tx.rnd.IntN(2))}
-		switch i {
-		case rows.TaskKinds:
-			p = rows.Tuple{p[0], v.of(v.kinds), p[1]}
-			fields = max(fields, 2)
-		case rows.TaskShown:
-			p[1], fields = int64(tx.rnd.IntN(3)), min(fields, 2)
+	r := rangeOf(v, rows.Tasks, rows.TaskPlace, func() *rows.Row {
+		return &rows.Row{
+			Key: v.of(v.keys), Kind: v.of(v.kinds), Priority: v.priority(), Place: v.place(),
+			State: driver.Ready, InLine: true,
 		}
-		prefixes = append(prefixes, p[:fields])
+	})
+	r.Payload = tx.chance(2)
+	return r
+}
+
+// turnRange returns a range of turns.
+func (tx *txs) turnRange() rows.Range {
+	v := tx.values
+	i := pick(tx.rnd, rows.TurnLine, rows.TurnReady, rows.TurnKind)
+	r := rangeOf(v, rows.Turns, i, v.turn)
+	r.Each = r.Each && (i != rows.TurnKind || tx.chance(2))
+	return r
+}
+
+// rangeOf returns a range of an index, with prefixes and bounds from the places of some rows.
+func rangeOf[R any](v values, s rows.Schema[R], i rows.Index, row func() *R) rows.Range {
+	place := func() rows.Tuple {
+		for {
+			if at := s.Place(i, row()); at != nil {
+				return at
+			}
+		}
 	}
-	slices.SortFunc(prefixes, rows.Tuple.Compare)
-	prefixes = slices.CompactFunc(prefixes, func(a, b rows.Tuple) bool { return a.Compare(b) == 0 })
-	r := rows.FirstRange(i, prefixes, 1+tx.rnd.IntN(3), tx.chance(2))
-	if i == rows.TaskPlace && tx.chance(2) {
-		r.From = [...]rows.Tuple{1: {int64(v.priority())}, 2: {int64(1)}, 3: {int64(v.place())}}[fields]
+	r := rows.Range{Index: i, Desc: v.chance(2), Limit: pick(v.rnd, 0, v.count())}
+	all := len(place())
+	fields := min(v.rnd.IntN(all+1), v.rnd.IntN(all+1)) // few, so that more rows are found
+	if fields == all {                                  // a limit would be of no use
+		r.Limit = 0
 	}
+	bound := func() rows.Tuple {
+		if fields == all || v.chance(2) {
+			return nil
+		}
+		return place()[fields:][:1+v.rnd.IntN(all-fields)]
+	}
+	r.From, r.To = bound(), bound()
+	for fields > 0 && (r.Prefixes == nil || v.chance(2)) {
+		r.Prefixes = append(r.Prefixes, place()[:fields])
+	}
+	slices.SortFunc(r.Prefixes, rows.Tuple.Compare)
+	r.Prefixes = slices.CompactFunc(r.Prefixes,
+		func(a, b rows.Tuple) bool { return a.Compare(b) == 0 })
+	r.Each = len(r.Prefixes) > 1
 	return r
 }
 
@@ -209,22 +235,31 @@ func (tx *txs) lastRange(l rows.Line) rows.Range {
 
 // view enters a queue. It returns nil if there is none.
 func (tx *txs) view(id uint64) *views {
-	plan, calls := tx.plan(id)
-	tx.note("Enter(%d, %#v)", id, *plan)
-	got, err := tx.got.Enter(id, plan)
-	tx.must("Enter", err)
+	plan := &rows.Plan{
+		Exclusive: tx.chance(2), Counts: tx.chance(2), Numbers: pick(tx.rnd, 0, 1, 3, 50),
+	}
 	want, err := tx.want.Enter(id, plan)
 	tx.must("Enter of the model", err)
-	if (got == nil) != (want == nil) {
-		tx.fail("Enter returned %v; the model: %v", got, want)
+	v := &views{txs: tx, id: id, want: want}
+	if want != nil {
+		v.model = want.(*memView)
+		for range tx.rnd.IntN(8) {
+			plan.Ranges = append(plan.Ranges, v.anyRange())
+		}
 	}
-	if got == nil {
+	v.planned = slices.Clone(plan.Ranges)
+	tx.note("Enter(%d, %#v)", id, *plan)
+	v.got, err = tx.got.Enter(id, plan)
+	tx.must("Enter", err)
+	if (v.got == nil) != (want == nil) {
+		tx.fail("Enter returned %v; the model: %v", v.got, want)
+	}
+	if want == nil {
 		return nil
 	}
-	v := &views{txs: tx, id: id, got: got, want: want, model: want.(*memView), planned: calls}
 	tx.views = append(tx.views, v)
 	v.checkHead()
-	if now := got.Now(); now < 1e18 || now > 4e18 {
+	if now := v.got.Now(); now < 1e18 || now > 4e18 {
 		tx.fail("Now is %d; that is not nanoseconds since 1970", now)
 	}
 	return v

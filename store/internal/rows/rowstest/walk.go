@@ -17,24 +17,25 @@ import (
 
 // walker checks the invariants of the rows of a queue.
 type walker struct {
-	v    rows.Calls
-	head *rows.Head
-	now  int64
-	all  []*rows.Row
+	v     rows.Calls
+	head  *rows.Head
+	now   int64
+	all   []*rows.Row
+	turns []*rows.Turn
 
 	settings struct {
 		driver.Settings
-		Fronts, Crowded bool
+		Lines, Crowded bool
 	}
-	optimistic, frontsOnly, countsKeys bool
-	keys                               map[string]*rows.Key
-	followed                           map[uint64]*rows.Row // by the ids of their followers
+	optimistic, lines, countsKeys bool
+	keys                          map[string]*rows.Key
+	followed                      map[uint64]*rows.Row // by the ids of their followers
 
 	wrong string
 }
 
-// Walk returns what is wrong with the rows of a queue, "" if nothing is. Of keys, groups and
-// unique keys it looks at those of package storetest.
+// Walk returns a description of the faults in the rows of a queue, "" if it finds none. It looks
+// only at the keys, groups and unique keys that package storetest uses.
 func Walk(t *testing.T, db rows.DB, queue string) string {
 	tx, err := db.Begin(context.Background())
 	ok(t, "Begin", err)
@@ -54,12 +55,13 @@ func Walk(t *testing.T, db rows.DB, queue string) string {
 		return err.Error()
 	}
 	s := &w.settings
-	w.frontsOnly = s.Fronts || s.KeepPlace || w.limitsInFlight()
+	w.lines = s.Lines || s.KeepPlace || w.limitsInFlight()
 	w.optimistic = db.Traits().Optimistic
-	w.countsKeys = s.KeepPlace && !w.limitsInFlight() && w.optimistic ||
-		s.KeyCapacity < s.Capacity || s.Crowded
+	w.countsKeys = s.KeyCapacity < s.Capacity || s.Crowded
 	w.all, err = w.v.List(driver.ListOptions{Limit: math.MaxInt32})
 	ok(t, "List", err)
+	w.turns, err = w.v.Turns().Scan(rows.Range{Index: rows.TurnLine})
+	ok(t, "Turns", err)
 	for _, k := range storetest.Keys {
 		w.keys[k], err = rowOfKey(w.v, k)
 		ok(t, "Lines", err)
@@ -74,7 +76,9 @@ func Walk(t *testing.T, db rows.DB, queue string) string {
 	for _, r := range w.all {
 		w.walkRow(r)
 	}
-	w.walkLines()
+	if w.walkTurns(); !w.lines {
+		w.walkLines()
+	}
 	w.walkConsumers()
 	for _, g := range storetest.Groups {
 		w.walkGroup(g)
@@ -100,10 +104,10 @@ func (w *walker) check(right bool, format string, args ...any) {
 
 // describe shows what of a task matters here.
 func describe(r *rows.Row) string {
-	return fmt.Sprintf("task %d (key %s, priority %d, kind %q, state %v, takeable %v, front %v, "+
-		"hidden %v, round %d, place %d, gap %v, wake %d, until %d)", r.ID,
-		r.Key, r.Priority, r.Kind, r.State, r.Takeable, r.Front, r.Hidden, r.Round, r.Place,
-		r.Gap, r.Wake, r.Until)
+	return fmt.Sprintf("task %d (key %s, priority %d, kind %q, state %v, takeable %v, in line %v, "+
+		"round %d, used %d, place %d, returned %v, gap %v, wake %d, until %d)", r.ID,
+		r.Key, r.Priority, r.Kind, r.State, r.Takeable, r.InLine, r.Round, r.Used, r.Place,
+		r.Returned, r.Gap, r.Wake, r.Until)
 }
 
 func (w *walker) blocked(key string) bool {
@@ -126,37 +130,32 @@ func (w *walker) walkKeys() {
 	paused := 0
 	for name, k := range w.keys {
 		var tasks [driver.Held + 1]int
-		front := 0
 		for _, r := range w.all {
 			if r.Key == name {
 				tasks[0]++
 				tasks[r.State]++
-				if r.State == driver.Ready && r.Front == rows.AtFront {
-					front++
-				}
 			}
 		}
-		if w.limitsInFlight() && !w.countsKeys {
-			taken := tasks[driver.Taken]
-			tasks = [driver.Held + 1]int{driver.Taken: taken}
-			if w.optimistic {
-				tasks[driver.Ready] = min(1, front)
+		if !w.countsKeys {
+			var counted [driver.Held + 1]int
+			if w.limitsInFlight() {
+				counted[driver.Taken] = tasks[driver.Taken]
 			}
-			tasks[0] = tasks[driver.Ready] + taken
+			if w.lines && w.optimistic {
+				counted[driver.Ready] = min(1, tasks[driver.Ready])
+			}
+			counted[0] = counted[driver.Ready] + counted[driver.Taken]
+			tasks = counted
 		}
 		if k == nil {
-			w.check(!w.limitsInFlight() && !w.countsKeys || tasks[0] == 0,
-				"key %s has tasks, but no row", name)
+			w.check(tasks[0] == 0, "key %s has tasks, but no row", name)
 			continue
 		}
 		if k.MayWait() {
 			paused++
 		}
-		w.check(k.Paused || k.Until != 0 || k.Limits != nil ||
-			(w.countsKeys || w.limitsInFlight()) && tasks[0] > 0, "key %s has a row for nothing", name)
-		if !w.countsKeys && !w.limitsInFlight() {
-			tasks = [driver.Held + 1]int{}
-		}
+		w.check(k.Paused || k.Until != 0 || k.Limits != nil || tasks[0] > 0,
+			"key %s has a row for nothing", name)
 		w.check(k.Tasks == tasks, "key %s counts %v, and has %v", name, k.Tasks, tasks)
 	}
 	w.check(w.head.PausedKeys == paused, "PausedKeys is %d; it should be %d",
@@ -182,21 +181,8 @@ func (w *walker) walkRow(r *rows.Row) {
 	wake := ends(r)
 	switch r.State {
 	case driver.Ready:
-		if !w.frontsOnly {
-			w.check(r.Round > 0, "%s has no round", describe(r))
-		}
-		behind := w.limitsInFlight() && slices.ContainsFunc(w.all, func(o *rows.Row) bool {
-			return o.State == driver.Ready && o.Key == r.Key && o.Kind == r.Kind && o.Priority < r.Priority
-		})
-		shown := r.Round > 0 && (!w.blocked(r.Key) && !behind || r.Front == rows.Shares && r.Takeable)
-		w.check(r.Takeable == shown,
-			"%s; its key is blocked: %v; a line before its own has such a task: %v",
-			describe(r), w.blocked(r.Key), behind)
-		w.check(!r.Hidden || w.blocked(r.Key) && !r.Takeable, "%s is hidden; its key is blocked: %v",
-			describe(r), w.blocked(r.Key))
-		w.check((r.Front != rows.NoFront) == w.frontsOnly, "%s; the queue has fronts: %v",
-			describe(r), w.frontsOnly)
-		w.check(!w.frontsOnly || (r.Front == rows.Parked) == (r.Round == 0), "%s", describe(r))
+		w.check(r.Takeable == !w.lines && (r.Round > 0) == !r.InLine, "%s; the queue has lines: %v",
+			describe(r), w.lines)
 		w.check(r.ReadyAt > 0, "%s has not become ready", describe(r))
 	case driver.Delayed:
 		wake = earlier(wake, r.Until)
@@ -215,9 +201,8 @@ func (w *walker) walkRow(r *rows.Row) {
 		w.check(first == nil || r.UniqueKey == "" && r.Key == first.Key && r.Group == first.Group,
 			"%s follows another task: %+v", describe(r), first)
 	}
-	weightMayChange := w.limitsInFlight() // by SetKey
-	w.check(weightMayChange || r.Used < uint64(w.share(r)),
-		"%s has no share of its round left: %d is used", describe(r), r.Used)
+	w.check(w.hasShare(r, r.Used), "%s has no share of its round left", describe(r))
+	w.check(w.lines || !r.InLine, "%s; the queue has no lines", describe(r))
 	w.check(r.Wake == wake, "%s should wake at %d", describe(r), wake)
 	w.check(r.Wake == 0 || r.Wake > w.now, "%s is due", describe(r))
 	waits := r.State == driver.Ready || r.State == driver.Delayed
@@ -230,22 +215,18 @@ func (w *walker) walkRow(r *rows.Row) {
 	}
 }
 
-// walkLines checks the order within each line, and that none has more turns in a round than it
-// may.
+// walkLines is for queues in which each task has a turn. It checks the order within each line, and
+// that no line has more turns in a round than it may.
 func (w *walker) walkLines() {
 	lines := map[rows.Line][]*rows.Row{}
 	for _, r := range w.all {
-		if r.State == driver.Ready || r.State == driver.Taken && !w.frontsOnly {
+		if r.State == driver.Ready || r.State == driver.Taken {
 			l := rows.Line{Key: r.Key, Priority: r.Priority}
 			lines[l] = append(lines[l], r)
 		}
 	}
 	for l, line := range lines {
-		slices.SortFunc(line, byPlace)
-		if w.frontsOnly {
-			w.walkFront(line)
-			continue
-		}
+		slices.SortFunc(line, func(a, b *rows.Row) int { return cmp.Compare(a.Place, b.Place) })
 		byRound := func(a, b *rows.Row) int { return cmp.Compare(a.Round, b.Round) }
 		if !slices.IsSortedFunc(line, byRound) {
 			w.check(false, "the line %v is not in the order of places:", l)
@@ -266,21 +247,61 @@ func (w *walker) walkLines() {
 // share returns how much the key of a task may use of a round.
 func (w *walker) share(r *rows.Row) int { return r.Weight * max(1, int(w.settings.Quantum)) }
 
-// walkFront checks that the first task of a line has its turn, and that the first of each further
-// kind shares it. A task that was handed back has a turn of its own.
-func (w *walker) walkFront(line []*rows.Row) {
-	line = slices.DeleteFunc(line, func(r *rows.Row) bool {
-		return r.Returned && r.Front == rows.AtFront
-	})
-	kinds := map[string]bool{}
-	for i, r := range line {
-		w.check((r.Front == rows.AtFront) == (i == 0), "%s is number %d of its line", describe(r), i)
-		w.check(i == 0 || (r.Front == rows.Shares) == !kinds[r.Kind],
-			"%s shares a turn; it is the first of its kind: %v", describe(r), !kinds[r.Kind])
-		w.check(r.Round <= line[0].Round, "%s shares a turn that comes later than that of %s",
-			describe(r), describe(line[0]))
-		w.check(!r.Returned, "%s has no turn of its own", describe(r))
-		kinds[r.Kind] = true
+// hasShare reports whether the key of a task may use more of a round. With limits of keys, SetKey
+// may have changed its weight.
+func (w *walker) hasShare(r *rows.Row, used uint64) bool {
+	return w.limitsInFlight() || used < uint64(w.share(r))
+}
+
+// turnID is the primary key of a turn.
+type turnID struct {
+	rows.Line
+	kind string
+	task uint64
+}
+
+// walkTurns checks that each line and kind with ready tasks has a turn, and that each ready task
+// that was handed back has one. There must be no other turns.
+func (w *walker) walkTurns() {
+	first := map[turnID]*rows.Row{}
+	for _, r := range w.all {
+		if r.State != driver.Ready || !w.lines {
+			continue
+		}
+		id := turnID{rows.Line{Key: r.Key, Priority: r.Priority}, r.Kind, 0}
+		if !r.InLine {
+			id.task = r.ID
+		}
+		if f := first[id]; f == nil || r.Place < f.Place {
+			first[id] = r
+		}
+	}
+	for _, t := range w.turns {
+		id := turnID{t.Line, t.Kind, t.Task}
+		r := first[id]
+		if delete(first, id); r == nil {
+			w.check(false, "the turn %+v is that of no task", *t)
+			continue
+		}
+		what := fmt.Sprintf("the turn %+v, of %s", *t, describe(r))
+		w.check(t.Place == r.Place && t.Round > 0 && w.hasShare(r, t.Used), "%s", what)
+		w.check(t.Task == 0 || r.Returned && t.Round == r.Round && t.Used == r.Used, "%s", what)
+		leads, may := true, !w.blocked(t.Key)
+		for _, o := range w.turns {
+			if o.Key == t.Key && o.Kind == t.Kind && o.Priority < t.Priority {
+				may = false
+			}
+			if o.Line == t.Line && o.Task == 0 && t.Task == 0 && o.Place < t.Place {
+				leads = false
+				w.check(!o.Leads || t.Round < o.Round || t.Round == o.Round && t.Used <= o.Used,
+					"%s, comes later than that of its line, %+v", what, *o)
+			}
+		}
+		w.check(t.Leads == leads, "%s", what)
+		w.check(t.Takeable == may || !leads && t.Takeable, "%s; it may be taken: %v", what, may)
+	}
+	for _, r := range first {
+		w.check(false, "%s has no turn", describe(r))
 	}
 }
 

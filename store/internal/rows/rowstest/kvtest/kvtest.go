@@ -156,8 +156,8 @@ func (f Faulty) Commit(
 	return err
 }
 
-// Finds must be called by a test named TestUnguarded. It checks that Kill finds a Map without
-// guards, which where has; it does so within a second.
+// Finds checks that Kill finds the fault of a Map without guards, within a second. A test named
+// TestUnguarded must call it. where returns where the tasks of that Map are.
 func Finds(t *testing.T, open faulttest.Opener, where func() string) {
 	const env = "FAIRQ_UNGUARDED"
 	if where, ok := os.LookupEnv(env); ok {

@@ -127,8 +127,8 @@ func Waits(t *testing.T, q *task.Queue[string]) (took chan *task.Task[string]) {
 	return took
 }
 
-// Missed cuts a proxy while q waits behind it, and puts a task in another process. q takes it when
-// the proxy is mended, and goes on after that. missed is called while the proxy is cut.
+// Missed cuts a proxy while q waits behind it for a task, and puts a task through other. When the
+// proxy is mended, q must take that task. missed is called while the proxy is cut.
 func Missed(t *testing.T, p *Proxy, q, other *task.Queue[string], missed func()) {
 	for range 2 {
 		took := Waits(t, q)

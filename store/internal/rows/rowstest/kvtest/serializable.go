@@ -30,8 +30,8 @@ type naiveTxn struct {
 	guards map[string]bool // true if it had not written the key before
 }
 
-// keys returns the keys from <= key < to, and after each its successor. Only ranges have
-// successors: a guard or a write of a single key must not reach them.
+// keys returns the keys from <= key < to of the universe, and after each its successor. Only
+// ranges have successors: a guard or a write of a single key must not reach them.
 func keys(from, to string) (in []string) {
 	for i := range len(universe) {
 		if s := universe[i : i+1]; s >= from && s < to {
@@ -41,9 +41,10 @@ func keys(from, to string) (in []string) {
 	return in
 }
 
-// Serializable runs random transactions, several at a time. Each must read the state at its first
-// read with its own writes, or be in conflict if another commit has written there since. Its
-// commit must succeed if and only if no other commit since has written a key that it guards.
+// Serializable runs random transactions, several at a time. A transaction must read the state at
+// its first read, with its own writes. A read may instead fail with a conflict, if another commit
+// has written there since. A commit must succeed if and only if no other commit since has written
+// a key that the transaction guards.
 func Serializable(t *testing.T, e kv.Engine) {
 	seed := rand.Uint64()
 	t.Log("seed", seed)
@@ -180,8 +181,9 @@ func (n *naive) late(t *testing.T, tx *naiveTxn, err error, from, to string) boo
 	return false
 }
 
-// commit commits a transaction, and reports whether it succeeded. It may be in conflict, and need
-// not, if only a key that it had written itself before, or that was not there, was deleted.
+// commit commits a transaction, and reports whether it succeeded. A conflict is allowed, but not
+// required, about a guarded key in two cases. The transaction had written the key itself before it
+// guarded it, or another commit has deleted the key although it was not there.
 func (n *naive) commit(t *testing.T, tx *naiveTxn) bool {
 	must, may := false, false
 	for _, wrote := range n.writes[tx.began+1:] {

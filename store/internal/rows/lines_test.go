@@ -253,8 +253,8 @@ func (b *both) settle() action {
 	}}
 }
 
-// Tasks at the front of a key expire together: the task behind them gets their turn.
-func TestFrontsExpireTogether(t *testing.T) {
+// The first tasks of a key expire together: the task behind them gets their turn.
+func TestFirstTasksExpireTogether(t *testing.T) {
 	everywhere(t, task.Options[string]{MaxInFlightPerKey: 1}, func(q queue) {
 		q.put("a0")
 		a0 := q.take("a0")
