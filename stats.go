@@ -73,10 +73,9 @@ type KeyStat[K comparable] struct {
 	OldestAge time.Duration `json:"oldest_age_ns"`
 	Wait      Histogram     `json:"wait"`
 
-	// Total counts all events since the queue began to count the key. Recent counts them too, and is
-	// halved at each full minute: with n events a minute it is n to 2n. Before that the key may have
-	// had other events, at most Missed. All are 0 without CountKeys, and for keys that are not
-	// counted.
+	// Total counts the events since the queue began to count the key; up to Missed earlier events are
+	// not in it. Recent is such a count that is halved at each full minute: at n events a minute it
+	// varies between n and 2n. All three are 0 without CountKeys, and for keys that are not counted.
 	Total  Counts `json:"total"`
 	Recent Counts `json:"recent"`
 	Missed uint64 `json:"missed,omitempty"`

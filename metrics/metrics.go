@@ -65,7 +65,7 @@ type exported struct {
 // names up to n keys of each source. A key gets its name when it has one percent of the items
 // served or refused between two looks, and keeps it for an hour after the last time. All other
 // keys together are "other". The sources must count by key: see CountKeys of [fairq.Options]. New
-// panics if two sources have the same name.
+// panics if two sources, or a pool and its queue, have the same name.
 func New(n int, sources ...*monitor.Source) *Set {
 	set := &Set{keys: n}
 	add := func(s *monitor.Source) (isNew bool) {
@@ -77,7 +77,7 @@ func New(n int, sources ...*monitor.Source) *Set {
 		return true
 	}
 	for _, s := range sources {
-		if !add(s) {
+		if queue := s.Queue(); !add(s) || queue != nil && queue.Name() == s.Name() {
 			panic(fmt.Sprintf("metrics: two sources have the name %q", s.Name()))
 		}
 	}

@@ -139,6 +139,9 @@ func TestValues(t *testing.T) {
 			metrics.New(0, monitor.TaskQueue("a", tq, nil), monitor.FairQueue("b", q, nil),
 				monitor.FairQueue("a", q, nil))
 		})
+		require.PanicsWithValue(t, `metrics: two sources have the name "emails"`, func() {
+			metrics.New(0, monitor.Pool("emails", p, emails))
+		})
 	})
 }
 

@@ -58,18 +58,18 @@ func (q *fairQueue[K, V]) keyStats(
 	return shownStats(q.KeyStats(n, by), nil)
 }
 
-func (q *fairQueue[K, V]) find( //nolint:unparam // as the interface has it
+func (q *fairQueue[K, V]) find(
 	_ context.Context, text string, last *sample,
-) (n *int, _ *task.KeyLimits, err error) {
+) (n *int, _ *task.KeyLimits, err error) { //nolint:unparam // as the interface has it
 	if key, ok := resolve[K](text, last); ok {
 		n = new(q.KeyStat(key).Backlog)
 	}
 	return n, nil, nil
 }
 
-func (q *fairQueue[K, V]) do( //nolint:unparam // as the interface has it
+func (q *fairQueue[K, V]) do(
 	_ context.Context, a Action, last *sample,
-) (n int, more bool, err error) {
+) (n int, more bool, err error) { //nolint:unparam // as the interface has it
 	key, ok := resolve[K](a.Key, last)
 	if !ok {
 		return 0, false, errNoKey
@@ -271,9 +271,9 @@ func (q *taskQueue[V]) look(ctx context.Context) (s sample, err error) {
 	return s, nil
 }
 
-func (q *taskQueue[V]) find( //nolint:unparam // as the interface has it
+func (q *taskQueue[V]) find(
 	ctx context.Context, text string, last *sample,
-) (_ *int, own *task.KeyLimits, err error) {
+) (_ *int, own *task.KeyLimits, err error) { //nolint:unparam // as the interface has it
 	key, _ := resolve[string](text, last)
 	found, err := q.LimitedKeys(ctx, key, 1)
 	if len(found) > 0 && keyText(found[0].Key) == text {
@@ -386,9 +386,9 @@ func (workers) keyStats(context.Context, int, fairq.KeyOrder) ([]fairq.KeyStat[s
 	return nil, nil // those of its queue
 }
 
-func (w workers) do( //nolint:unparam // as the interface has it
+func (w workers) do(
 	_ context.Context, a Action, _ *sample,
-) (n int, more bool, err error) {
+) (n int, more bool, err error) { //nolint:unparam // as the interface has it
 	if a.Name == pause {
 		w.Pause()
 	} else {

@@ -149,7 +149,8 @@ func (ws *workerSet) wake() {
 }
 
 // letAsk wakes the worker that was busy last, or starts a new one, so that it asks for a task.
-// asks is false if there is none. may is false if no task may be taken.
+// asks is false if no worker is idle and none may be started. Then may reports whether workers may
+// take tasks at all.
 func (ws *workerSet) letAsk() (asks, may bool) {
 	if ws.asking.Load() {
 		return true, true // it will ask after this

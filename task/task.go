@@ -220,9 +220,9 @@ var (
 	errDiscarded = &Error{Message: "discarded without a reason"}
 )
 
-// Touch extends the lease by d. If the task has no time to run, so that its lease has no end,
-// Touch returns an [ErrInvalid]. It returns [ErrLeaseLost] if the lease is no longer held, and
-// with a d of 0 does nothing but check that.
+// Touch extends the lease by d. The lease of a task without a TTR has no end: for such a task
+// Touch returns an [ErrInvalid], unless d is 0. If the lease is no longer held, Touch returns
+// [ErrLeaseLost]. With a d of 0 it only checks that.
 func (t *Task[V]) Touch(ctx context.Context, d time.Duration) error {
 	if err := checkDelay("Touch: the duration", d); err != nil {
 		return err

@@ -45,8 +45,9 @@ func (a Account) Pay(cost, share uint64) Account {
 	return Account{a.Round + more, last - more*share + 1}
 }
 
-// Settle returns the account after an item turned out to cost more, or less, than it paid. The
-// difference is below 2^33 units. No account is before the zero value.
+// Settle returns the account after an item turned out to cost more, or less, than it paid. more is
+// the difference, below 2^33 units. If it gives back more than the key has ever paid, the result
+// is the zero value.
 func (a Account) Settle(more int64, share uint64) Account {
 	used := int64(a.Used) + more
 	rounds := used / int64(share)

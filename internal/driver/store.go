@@ -234,9 +234,9 @@ type Backend interface {
 
 	Stats(ctx context.Context) (Stats, error)
 
-	// KeyStats returns the n keys with the most tasks, most first, and behind them all other paused
-	// keys, with tasks or without. A key that waits may be missing if it has no tasks. If n is 0, up
-	// to 1,000 other keys that wait may follow, with or without the numbers of their tasks.
+	// KeyStats returns the n keys with the most tasks, most first. Behind them come all other paused
+	// keys, even keys without tasks. Other keys that wait (see HoldKey) may be missing. If n is 0, up
+	// to 1,000 of these may follow, and the counts of their tasks may be missing.
 	KeyStats(ctx context.Context, n int) ([]KeyStat, error)
 
 	// Tick makes the due changes, and returns the time of its next call, the zero Time if there is
