@@ -105,10 +105,11 @@ func (c *column[T]) all() iter.Seq2[uint32, *T] {
 	}
 }
 
-// allocator knows which slots are free. The slots freed last are used first, because their memory
-// is in the processor's cache: they are in a small cache. All others are bits in a bitmap for each
-// chunk. The allocator takes slots from one chunk until it is full, so that others can empty, and
-// frees a chunk without used slots. All calls are O(1).
+// allocator knows which slots are free. The slots freed last are in a short list, the field cache.
+// They are used first, because the processor's cache probably has their memory. The other free
+// slots are bits in a bitmap for each chunk. The allocator takes slots from one chunk until that
+// is full, so that other chunks can become empty, and frees a chunk without used slots. All calls
+// are O(1).
 type allocator struct {
 	// cache has the slots freed last, as many as cached. They count as used, so that a chunk does
 	// not come and go with each call. maxCached is bigCache while chunk 0, which always stays, is

@@ -25,10 +25,11 @@ type workerSet struct {
 	workerSettings
 	source source
 
-	// When the ctx of Shutdown is done, ctx ends: the parent of the handlers' contexts. After one
-	// AbandonAfter storeCtx ends, which is for calls of queues and sinks. After two the outbox
-	// abandons its letters. After three settleCtx ends, with which the tasks of these letters are
-	// settled.
+	// The contexts end one after the other, once the context of Shutdown is done. The parent of
+	// the handlers' contexts is ctx: it ends immediately. The context of calls of queues and sinks
+	// is storeCtx: it ends when the duration AbandonAfter has passed. When AbandonAfter has passed
+	// twice, the outbox abandons its letters. When it has passed three times, settleCtx ends, with
+	// which the tasks of these letters are settled.
 	ctx          context.Context
 	cancel       context.CancelCauseFunc
 	storeCtx     context.Context

@@ -24,9 +24,9 @@ type call struct {
 	f        func()
 }
 
-// Watch returns a Watch that is not in line yet. It calls its function in a goroutine of its own,
-// or, in memory, in a Put before that returns, so the function should be quick. A panic of the
-// function is swallowed.
+// Watch returns a Watch that is not in line yet. It calls f in a goroutine of its own. With a
+// store in memory it may also call f within a Put, before the Put returns. So f should be quick.
+// A panic of f is swallowed.
 func (c *Consumer[V]) Watch(f func()) *Watch[V] {
 	w := &Watch[V]{consumer: c, call: call{c.queue.notifier, f}}
 	w.taker.consumer, w.taker.watch = &c.state, &w.call

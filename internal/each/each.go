@@ -46,9 +46,9 @@ func Failure(i *task.Info) (reason, stack string) {
 	return reason, stack
 }
 
-// Do makes up to together calls at the same time, because stores combine such calls in one
-// transaction. After each pause calls it sleeps, to let other processes in: SQLite does not give
-// its lock to the longest waiter, and others ask for it every 10 ms.
+// Do makes at most 100 calls (together) at the same time, because stores combine such calls in
+// one transaction. After each 1,000 calls (pause) it sleeps, to let other processes in: SQLite
+// does not give its lock to the longest waiter, and others ask for it every 10 ms.
 const (
 	together = 100
 	pause    = 1000

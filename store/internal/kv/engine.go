@@ -111,9 +111,10 @@ type Txn interface {
 	// the scan is over.
 	Scan(s Span) iter.Seq2[Entry, error]
 
-	// Guard makes Commit return ErrConflict if another transaction has committed a write to a key
-	// from <= key < to since this one began. A nil to means the key from alone. Guard may leave
-	// out keys that this transaction has written before, as FoundationDB does.
+	// Guard makes Commit return ErrConflict if, since this transaction began, another one has
+	// committed a write to a key in the range from <= key < to. If to is nil, the range is the one
+	// key that from names. Guard may leave out keys that this transaction has written before, as
+	// FoundationDB does.
 	Guard(from, to []byte)
 
 	Put(key, value []byte) error

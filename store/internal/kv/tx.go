@@ -280,9 +280,9 @@ func (x *tx) Commit() error {
 	return nil
 }
 
-// resolve finds out whether a commit happened that has returned ErrUnknown or ErrFull. If it has
-// not, resolve makes sure that it never will. A commit that has returned ErrFull never will
-// anyway.
+// resolve finds out whether a commit that has returned ErrUnknown or ErrFull has happened. If it
+// has not, it must not happen later. After ErrFull it cannot; after ErrUnknown resolve makes sure
+// of that.
 func (x *tx) resolve(unknown error) error {
 	full := errors.Is(unknown, ErrFull)
 	switch {

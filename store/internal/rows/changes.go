@@ -32,9 +32,9 @@ func Changed(s *Store, number uint64) {
 	}
 }
 
-// lookPause is the time within which a process sees that it has lost a lease, while others change
-// the queue all the time. It is longer than for waiting callers, because workers do not wait for
-// the loss of a lease.
+// lookPause is the shortest pause between two looks for changes of others, while no call waits for
+// a task. So a process notices within this time that it has lost a lease. If a call waits, the
+// process looks immediately.
 const lookPause = 25 * time.Millisecond
 
 // lookAt returns the time to look for changes of others, 0 for never. No change is missed: a

@@ -200,8 +200,8 @@ const maxCalls = 512
 //   - If the call is running, the committer ends the transaction, because the caller may change
 //     memory that the call reads and writes. The other calls run again without this one.
 //   - If the call is being committed, the caller waits for commitTime, and then gets ErrUnknown.
-//     The tasks that the call has taken are handed back. But a call that binds state of this
-//     process to its result waits until the end.
+//     The tasks that the call has taken are handed back. But the result of some calls changes what
+//     this process knows, as when a queue is opened (call.binds). Such a call waits until the end.
 //
 // When all callers have left, the committer ends the transaction, whatever it waits for.
 type committer struct {

@@ -8,16 +8,17 @@ import (
 	"github.com/fairq/fairq/internal/driver"
 )
 
-// In some queues turns belong to lines, not to ready tasks. These are queues with KeepPlace or
-// limits by key, and queues in which a task ever had a kind, or a key was ever paused or waited.
-// Such a queue has a table of turns, and the first task of a line takes the line's turn. So a take
-// passes over no task that it may not have, and blocking or freeing a key changes few rows.
+// In most queues each ready task has a turn. In some, lines have the turns: a Line is a key in a
+// priority. These are queues with KeepPlace or limits by key, and queues in which a task ever had
+// a kind, or a key was ever paused or waited. Such a queue has a table of turns, and the first
+// task of a line takes the line's turn. So a take passes over no task that it may not have, and
+// blocking or freeing a key changes few rows.
 //
 // The invariant, whenever updateLine returns:
 //
 //   - A line with ready tasks has a Turn for each of their kinds, with the place of the first task
-//     of that kind. The Turn with the first place of all leads: its round is the round of the
-//     line. The other Turns may have an earlier round.
+//     of that kind. The Turn with the first place in the line leads: its round is that of the
+//     line. The rounds of the other Turns may be out of date, which is earlier: see isNext.
 //   - A task that was handed back with its turn has a Turn of its own, and is in no line.
 //   - A Turn is Takeable if its key is not blocked, and no earlier line of the key has a task of
 //     its kind, because a take would have to take that task first. A Turn that does not lead may

@@ -30,8 +30,9 @@ type naiveTxn struct {
 	guards map[string]bool // true if it had not written the key before
 }
 
-// keys returns the keys from <= key < to of the universe, and after each its successor. Only
-// ranges have successors: a guard or a write of a single key must not reach them.
+// keys returns the keys from <= key < to of the universe, and behind each its successor, which is
+// the key and a zero byte. Ranges cover the successors. A guard or a write of one key must not
+// cover its successor.
 func keys(from, to string) (in []string) {
 	for i := range len(universe) {
 		if s := universe[i : i+1]; s >= from && s < to {
