@@ -93,7 +93,7 @@ ORDER BY t.priority, t.round, t.place OFFSET 0) t WHERE ` + free
 	return sql + " LIMIT $5", []any{queue, names, s.below, s.marked, s.Limit, s.extra}
 }
 
-// addSearch adds a search to the batch, for a later Scan.
+// addSearch adds a search to the batch. A later Scan returns its rows.
 func (v *view) addSearch(s *search) {
 	found := tables[columns.Indexes[s.Index].Table].search(v, s)
 	v.fetched = append(v.fetched, fetched{s.Range, found})

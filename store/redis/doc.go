@@ -39,6 +39,6 @@
 // one commits. Calls that are made at the same time share both. A task takes some 870 bytes of
 // memory besides its payload. A commit takes some 230 for ten seconds if it has one call, and
 // fewer for each call if it has more. Each open queue of a process has a connection for
-// messages. The server does nothing else during a script: at most some 25 ms, for the 666 tasks
-// of the largest PutBatch.
+// messages. While a script runs the server does nothing else. The longest script takes some 25 ms,
+// for a PutBatch of 666 tasks.
 package redis

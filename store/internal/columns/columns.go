@@ -48,7 +48,7 @@ type Cells[R any] struct {
 // table makes a Table from the names of columns with marks behind them:
 //
 //	s  the values are small numbers
-//	?  NULL stands for the value 0; with the mark 1 too, for the value 1
+//	?  NULL stands for 0, or for 1 if the column has the mark 1
 //	.  a Put of an existing row does not change the column
 //	~  a new row mostly has the zero value
 //	^  Row.SetTaken changes the column, and sets it to what its task has

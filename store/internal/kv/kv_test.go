@@ -334,15 +334,21 @@ func TestLikely(t *testing.T) {
 	require.Equal(t, [][]byte{{1}, {2}}, l.likelyNext)
 }
 
-// TestTaken takes a task by a copy of its row that is older than the stored row.
-func TestTaken(t *testing.T) {
+// entered returns a filled Map, and a View of its queue.
+func entered(t *testing.T) (*memory, rows.View) {
 	m := newMemory()
 	fill(t, m)
 	tx, err := open(t, m).Begin(t.Context())
 	require.NoError(t, err)
-	defer tx.Rollback()
+	t.Cleanup(tx.Rollback)
 	v, err := tx.Enter(1, &rows.Plan{})
 	require.NoError(t, err)
+	return m, v
+}
+
+// TestTaken takes a task by a copy of its row that is older than the stored row.
+func TestTaken(t *testing.T) {
+	_, v := entered(t)
 	c := rows.Calls{View: v}
 	ready := rows.Filter{MaxPriority: 1000} // as fill has numbers for priorities
 	old, err := c.Ready(ready, 1)
@@ -361,13 +367,7 @@ func TestTaken(t *testing.T) {
 
 // TestPayloads reads the payloads of a list as a span, not one by one.
 func TestPayloads(t *testing.T) {
-	m := newMemory()
-	fill(t, m)
-	tx, err := open(t, m).Begin(t.Context())
-	require.NoError(t, err)
-	defer tx.Rollback()
-	v, err := tx.Enter(1, &rows.Plan{})
-	require.NoError(t, err)
+	m, v := entered(t)
 	m.keys = 0
 	list, err := rows.Calls{View: v}.List(driver.ListOptions{})
 	require.NoError(t, err)

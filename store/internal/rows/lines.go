@@ -51,11 +51,6 @@ func (t *Turn) turn() account.Account { return account.Account{Round: t.Round, U
 
 func (t *Turn) set(a account.Account) { t.Round, t.Used = a.Round, a.Used }
 
-// compare compares turns of a key by their primary keys.
-func (t *Turn) compare(o *Turn) int {
-	return cmp.Or(t.Priority-o.Priority, cmp.Compare(t.Kind, o.Kind), cmp.Compare(t.Task, o.Task))
-}
-
 // knownKey is the cache of a key. It has the row of the key. In a queue with lines it also has the
 // turns of the key, and the first tasks of some of its lines and kinds. The invariant: a read of
 // the database now would return the same. So each write is noted here too.
@@ -69,6 +64,13 @@ type knownKey struct {
 	*Key
 	turns  []*Turn // all of the key, in the order of TurnLine
 	firsts map[lineKind]*firsts
+}
+
+// find returns where the turn with that primary key is, or would be.
+func (k *knownKey) find(id turnID) (i int, found bool) {
+	return slices.BinarySearchFunc(k.turns, id, func(t *Turn, id turnID) int {
+		return cmp.Or(t.Priority-id.Priority, cmp.Compare(t.Kind, id.kind), cmp.Compare(t.Task, id.task))
+	})
 }
 
 // firsts has the first ready tasks of a kind in a line, in the order of Place. No unknown task is
@@ -180,7 +182,7 @@ func (u *unit) putTurn(now Turn) {
 	}
 	u.needKeys(now.Key)
 	k, was := u.known(now.Key), Turn{Line: now.Line, Kind: now.Kind, Task: now.Task}
-	i, found := slices.BinarySearchFunc(k.turns, &now, (*Turn).compare)
+	i, found := k.find(now.id())
 	if found {
 		was = *k.turns[i]
 	}
@@ -226,10 +228,9 @@ func (u *unit) showSome(w *work, n int) (done bool) {
 
 // wrong returns the turns of a key that show must change.
 func (u *unit) wrong(key string) (wrong []*Turn) {
-	blocked, all := u.blocked(key), u.turnsOf(key)
-	first := firstPriorities(all)
-	for _, t := range all {
-		is := !blocked && t.Priority == first[t.Kind]
+	mayTake := u.mayTake(key)
+	for _, t := range u.turnsOf(key) {
+		is := mayTake(t)
 		if t.Takeable != is && (is || t.Leads) {
 			wrong = append(wrong, t)
 		}
@@ -237,13 +238,13 @@ func (u *unit) wrong(key string) (wrong []*Turn) {
 	return wrong
 }
 
-// firstPriorities returns the first priority of each kind in the turns of a key.
-func firstPriorities(all []*Turn) map[string]int {
-	first := map[string]int{}
-	for _, t := range slices.Backward(all) {
+// mayTake returns a function that reports whether a turn of a key should be Takeable.
+func (u *unit) mayTake(key string) func(t *Turn) bool {
+	blocked, first := u.blocked(key), map[string]int{} // the first priority of each kind
+	for _, t := range slices.Backward(u.turnsOf(key)) {
 		first[t.Kind] = t.Priority
 	}
-	return first
+	return func(t *Turn) bool { return !blocked && t.Priority == first[t.Kind] }
 }
 
 // isNext reports whether a turn that a take has found is the next turn of its key.
@@ -261,7 +262,7 @@ func (u *unit) isNext(t *Turn) bool {
 		return o.Line == t.Line && o.Task == 0 && o.Leads
 	})]
 	now.set(lead.turn())
-	now.Takeable = !u.blocked(t.Key) && t.Priority == firstPriorities(all)[t.Kind]
+	now.Takeable = u.mayTake(t.Key)(t)
 	switch {
 	case now == *t:
 		return true
@@ -371,13 +372,11 @@ func (u *unit) turnsOf(key string) []*Turn { return u.known(key).turns }
 
 // turn returns the turn with that primary key, nil if there is none.
 func (u *unit) turn(id turnID) *Turn {
-	all := u.turnsOf(id.Key)
-	i, found := slices.BinarySearchFunc(all, &Turn{Line: id.Line, Kind: id.kind, Task: id.task},
-		(*Turn).compare)
-	if !found {
-		return nil
+	k := u.known(id.Key)
+	if i, found := k.find(id); found {
+		return k.turns[i]
 	}
-	return all[i]
+	return nil
 }
 
 // readKeys reads the rows of unknown keys, and in a queue with lines their turns.
@@ -398,7 +397,8 @@ func (h *Head) unknown(keys []string) (unknown []string) {
 // payloads.
 func (u *unit) fetch(keys []string, of []lineKind, ids []uint64) {
 	keys = u.head.unknown(keys)
-	ranges := u.q.keyRanges(keys)
+	known := u.q.keyRanges(keys)
+	ranges := slices.Clone(known)
 	first := FirstRange(TaskPlace, prefixesOf(of...), firstsRead, u.readsPayload())
 	if len(of) > 0 {
 		ranges = append(ranges, first)
@@ -415,7 +415,7 @@ func (u *unit) fetch(keys []string, of []lineKind, ids []uint64) {
 	for _, key := range keys {
 		u.head.keys[key] = &knownKey{&Key{Key: key}, nil, map[lineKind]*firsts{}}
 	}
-	for i, r := range u.q.keyRanges(keys) {
+	for i, r := range known {
 		if i == 0 {
 			for _, k := range must(u.v.Keys().Scan(r)) {
 				u.head.keys[k.Key].Key = k
